@@ -1,0 +1,3 @@
+module github.com/tocsin-dev/tocsin
+
+go 1.26
