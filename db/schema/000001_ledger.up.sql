@@ -57,6 +57,7 @@ CREATE TABLE subscriptions (
     ended_at      timestamptz
 );
 CREATE INDEX subscriptions_tenant ON subscriptions (tenant, sid) WHERE lifecycle = 'live';
+CREATE INDEX subscriptions_ended ON subscriptions (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX subscriptions_workflow ON subscriptions (tenant, workflow_id, sid) WHERE lifecycle = 'live';
 
 -- The ledger: append-only. A call's first row carries the call; call_id of the
@@ -121,14 +122,15 @@ CREATE TABLE trigger_claims (
     event_ids   text[]      NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 
--- How an event ended. Requeue takes a failed row out again.
+-- How an event ended. Requeue takes a failed row out again. An event that was
+-- stored for a subscription that then ended is ignored, and error_code says why.
 CREATE TABLE trigger_deliveries (
     event_id    text        COLLATE "C" PRIMARY KEY,
     sid         bigint      NOT NULL,
     tenant      text        NOT NULL,
-    status      text        NOT NULL CHECK (status IN ('dispatched', 'failed')),
+    status      text        NOT NULL CHECK (status IN ('dispatched', 'failed', 'ignored')),
     attempts    smallint    NOT NULL,
-    attempt_id  text        NOT NULL,
+    attempt_id  text,
     run_id      text,
     error_code  text,
     error       text,
@@ -183,7 +185,8 @@ CREATE INDEX runs_workflow ON runs (tenant, workflow_id, run_id);
 -- Where every event stands.
 CREATE VIEW trigger_event_status AS
 SELECT
-    e.event_id, e.call_id, e.sid, e.tenant, e.received_at, e.reason, e.error AS ingest_error,
+    e.event_id, e.call_id, e.sid, e.tenant, e.received_at, e.error AS ingest_error,
+    coalesce(e.reason, CASE WHEN d.status = 'ignored' THEN d.error_code END) AS reason,
     e.duplicate_of, e.source, e.app_version,
     (CASE
         WHEN e.initial_status <> 'received' THEN e.initial_status

@@ -1,0 +1,42 @@
+-- name: SubscriptionReserve :one
+INSERT INTO subscriptions (id, tenant, app_id, trigger_key, connection_id, workflow_id, params, host, lifecycle)
+VALUES (@id, @tenant, @app_id, @trigger_key, sqlc.narg('connection_id'), @workflow_id, @params, sqlc.narg('host'), 'reserved')
+RETURNING sid, version, created_at, updated_at;
+
+-- name: SubscriptionActivate :one
+UPDATE subscriptions SET lifecycle = 'live', hook_state = @hook_state, version = version + 1, updated_at = now()
+WHERE sid = @sid AND lifecycle = 'reserved'
+RETURNING version, updated_at;
+
+-- name: SubscriptionEnd :one
+UPDATE subscriptions SET lifecycle = @lifecycle, version = version + 1, updated_at = now(), ended_at = now()
+WHERE sid = @sid AND lifecycle IN ('reserved', 'live')
+RETURNING version;
+
+-- name: SubscriptionSetDelivery :one
+UPDATE subscriptions SET delivery = @delivery, version = version + 1, updated_at = now()
+WHERE tenant = @tenant AND id = @id AND lifecycle = 'live'
+RETURNING sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at;
+
+-- name: SubscriptionForCall :one
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+FROM subscriptions WHERE id = @id AND lifecycle IN ('reserved', 'live');
+
+-- name: SubscriptionGet :one
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+FROM subscriptions WHERE tenant = @tenant AND id = @id AND lifecycle = 'live';
+
+-- name: SubscriptionBySID :one
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+FROM subscriptions WHERE sid = @sid;
+
+-- name: SubscriptionList :many
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+FROM subscriptions
+WHERE tenant = @tenant AND lifecycle = 'live' AND (@workflow_id::text = '' OR workflow_id = @workflow_id::text) AND sid < @before
+ORDER BY sid DESC LIMIT @max_rows;
+
+-- name: SubscriptionSetHookState :one
+UPDATE subscriptions SET hook_state = @hook_state, version = version + 1, updated_at = now()
+WHERE sid = @sid AND version = @version AND lifecycle = 'live'
+RETURNING version;
