@@ -16,22 +16,22 @@ RETURNING version;
 -- name: SubscriptionSetDelivery :one
 UPDATE subscriptions SET delivery = @delivery, version = version + 1, updated_at = now()
 WHERE tenant = @tenant AND id = @id AND lifecycle = 'live'
-RETURNING sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at;
+RETURNING sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at;
 
 -- name: SubscriptionForCall :one
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
 FROM subscriptions WHERE id = @id AND lifecycle IN ('reserved', 'live');
 
 -- name: SubscriptionGet :one
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
 FROM subscriptions WHERE tenant = @tenant AND id = @id AND lifecycle = 'live';
 
 -- name: SubscriptionBySID :one
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
 FROM subscriptions WHERE sid = @sid;
 
 -- name: SubscriptionList :many
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
 FROM subscriptions
 WHERE tenant = @tenant AND lifecycle = 'live' AND (@workflow_id::text = '' OR workflow_id = @workflow_id::text) AND sid < @before
 ORDER BY sid DESC LIMIT @max_rows;

@@ -74,9 +74,7 @@ JOIN subscriptions AS s ON s.sid = c.sid
 WHERE e.event_id = @event_id;
 
 -- name: EventsOfSubscription :many
-SELECT v.event_id, v.call_id, v.sid, v.tenant, v.received_at, v.ingest_error, v.reason, v.duplicate_of, v.source, v.app_version,
-    v.status, v.attempts, v.dispatched_at::timestamptz AS dispatched_at, v.run_id, v.error_code, v.error, v.due_at::timestamptz AS due_at, v.claim_owner, v.lease_until,
-    s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle
+SELECT sqlc.embed(v), s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle
 FROM trigger_event_status AS v
 JOIN subscriptions AS s ON s.sid = v.sid
 WHERE v.sid = @sid AND v.tenant = @tenant AND (@before::text = '' OR v.event_id < @before::text)
@@ -85,15 +83,11 @@ ORDER BY v.event_id DESC
 LIMIT @max_rows;
 
 -- name: EventByID :one
-SELECT v.event_id, v.call_id, v.sid, v.tenant, v.received_at, v.ingest_error, v.reason, v.duplicate_of, v.source, v.app_version,
-    v.status, v.attempts, v.dispatched_at::timestamptz AS dispatched_at, v.run_id, v.error_code, v.error, v.due_at::timestamptz AS due_at, v.claim_owner, v.lease_until,
-    s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle, e.traceparent, e.normalized,
-    (e.initial_status = 'received')::bool AS has_event, e.body,
-    d.attempt_id, d.duration_ms, d.ended_at
+SELECT sqlc.embed(v), s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle, e.traceparent, e.normalized,
+    (e.initial_status = 'received')::bool AS has_event, e.body
 FROM trigger_event_status AS v
 JOIN trigger_events AS e ON e.event_id = v.event_id
 JOIN subscriptions AS s ON s.sid = v.sid
-LEFT JOIN trigger_deliveries AS d ON d.event_id = v.event_id
 WHERE v.event_id = @event_id AND v.tenant = @tenant;
 
 -- name: EventAttempts :many

@@ -195,10 +195,8 @@ SELECT
         ELSE 'received'
     END)::text AS status,
     coalesce(d.attempts, q.attempts, 0)::int AS attempts,
-    CASE WHEN d.status = 'dispatched' THEN d.ended_at END AS dispatched_at,
-    d.run_id, d.error_code, d.error,
-    CASE WHEN c.sid IS NULL THEN q.due_at END AS due_at,
-    c.owner AS claim_owner, c.lease_until
+    d.attempt_id, d.run_id, d.error_code, d.error, d.duration_ms, d.ended_at,
+    q.due_at, c.owner AS claim_owner, c.lease_until
 FROM trigger_events AS e
 LEFT JOIN trigger_deliveries AS d ON d.event_id = e.event_id
 LEFT JOIN trigger_queue AS q ON q.sid = e.sid AND q.received_at = e.received_at AND q.event_id = e.event_id

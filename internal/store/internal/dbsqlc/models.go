@@ -139,25 +139,27 @@ type TriggerEvent struct {
 }
 
 type TriggerEventStatus struct {
-	EventID      string
-	CallID       string
-	Sid          int64
-	Tenant       string
-	ReceivedAt   time.Time
-	IngestError  *string
-	Reason       *string
-	DuplicateOf  *string
-	Source       string
-	AppVersion   *string
-	Status       string
-	Attempts     int32
-	DispatchedAt interface{}
-	RunID        *string
-	ErrorCode    *string
-	Error        *string
-	DueAt        interface{}
-	ClaimOwner   *string
-	LeaseUntil   *time.Time
+	EventID     string
+	CallID      string
+	Sid         int64
+	Tenant      string
+	ReceivedAt  time.Time
+	IngestError *string
+	Reason      *string
+	DuplicateOf *string
+	Source      string
+	AppVersion  *string
+	Status      string
+	Attempts    int32
+	AttemptID   *string
+	RunID       *string
+	ErrorCode   *string
+	Error       *string
+	DurationMs  pgtype.Int4
+	EndedAt     *time.Time
+	DueAt       *time.Time
+	ClaimOwner  *string
+	LeaseUntil  *time.Time
 }
 
 type TriggerQueue struct {

@@ -34,31 +34,13 @@ func (q *Queries) SubscriptionActivate(ctx context.Context, db DBTX, arg *Subscr
 }
 
 const SubscriptionBySID = `-- name: SubscriptionBySID :one
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
 FROM subscriptions WHERE sid = $1
 `
 
-type SubscriptionBySIDRow struct {
-	Sid          int64
-	ID           string
-	Tenant       string
-	AppID        string
-	TriggerKey   string
-	ConnectionID *string
-	WorkflowID   string
-	Params       []byte
-	HookState    []byte
-	Host         *string
-	Delivery     string
-	Lifecycle    string
-	Version      int64
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
-}
-
-func (q *Queries) SubscriptionBySID(ctx context.Context, db DBTX, sid int64) (*SubscriptionBySIDRow, error) {
+func (q *Queries) SubscriptionBySID(ctx context.Context, db DBTX, sid int64) (*Subscription, error) {
 	row := db.QueryRow(ctx, SubscriptionBySID, sid)
-	var i SubscriptionBySIDRow
+	var i Subscription
 	err := row.Scan(
 		&i.Sid,
 		&i.ID,
@@ -75,6 +57,7 @@ func (q *Queries) SubscriptionBySID(ctx context.Context, db DBTX, sid int64) (*S
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.EndedAt,
 	)
 	return &i, err
 }
@@ -98,31 +81,13 @@ func (q *Queries) SubscriptionEnd(ctx context.Context, db DBTX, arg *Subscriptio
 }
 
 const SubscriptionForCall = `-- name: SubscriptionForCall :one
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
 FROM subscriptions WHERE id = $1 AND lifecycle IN ('reserved', 'live')
 `
 
-type SubscriptionForCallRow struct {
-	Sid          int64
-	ID           string
-	Tenant       string
-	AppID        string
-	TriggerKey   string
-	ConnectionID *string
-	WorkflowID   string
-	Params       []byte
-	HookState    []byte
-	Host         *string
-	Delivery     string
-	Lifecycle    string
-	Version      int64
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
-}
-
-func (q *Queries) SubscriptionForCall(ctx context.Context, db DBTX, id string) (*SubscriptionForCallRow, error) {
+func (q *Queries) SubscriptionForCall(ctx context.Context, db DBTX, id string) (*Subscription, error) {
 	row := db.QueryRow(ctx, SubscriptionForCall, id)
-	var i SubscriptionForCallRow
+	var i Subscription
 	err := row.Scan(
 		&i.Sid,
 		&i.ID,
@@ -139,12 +104,13 @@ func (q *Queries) SubscriptionForCall(ctx context.Context, db DBTX, id string) (
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.EndedAt,
 	)
 	return &i, err
 }
 
 const SubscriptionGet = `-- name: SubscriptionGet :one
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
 FROM subscriptions WHERE tenant = $1 AND id = $2 AND lifecycle = 'live'
 `
 
@@ -153,27 +119,9 @@ type SubscriptionGetParams struct {
 	ID     string
 }
 
-type SubscriptionGetRow struct {
-	Sid          int64
-	ID           string
-	Tenant       string
-	AppID        string
-	TriggerKey   string
-	ConnectionID *string
-	WorkflowID   string
-	Params       []byte
-	HookState    []byte
-	Host         *string
-	Delivery     string
-	Lifecycle    string
-	Version      int64
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
-}
-
-func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, arg *SubscriptionGetParams) (*SubscriptionGetRow, error) {
+func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, arg *SubscriptionGetParams) (*Subscription, error) {
 	row := db.QueryRow(ctx, SubscriptionGet, arg.Tenant, arg.ID)
-	var i SubscriptionGetRow
+	var i Subscription
 	err := row.Scan(
 		&i.Sid,
 		&i.ID,
@@ -190,12 +138,13 @@ func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, arg *Subscriptio
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.EndedAt,
 	)
 	return &i, err
 }
 
 const SubscriptionList = `-- name: SubscriptionList :many
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
 FROM subscriptions
 WHERE tenant = $1 AND lifecycle = 'live' AND ($2::text = '' OR workflow_id = $2::text) AND sid < $3
 ORDER BY sid DESC LIMIT $4
@@ -208,25 +157,7 @@ type SubscriptionListParams struct {
 	MaxRows    int32
 }
 
-type SubscriptionListRow struct {
-	Sid          int64
-	ID           string
-	Tenant       string
-	AppID        string
-	TriggerKey   string
-	ConnectionID *string
-	WorkflowID   string
-	Params       []byte
-	HookState    []byte
-	Host         *string
-	Delivery     string
-	Lifecycle    string
-	Version      int64
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
-}
-
-func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *SubscriptionListParams) ([]*SubscriptionListRow, error) {
+func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *SubscriptionListParams) ([]*Subscription, error) {
 	rows, err := db.Query(ctx, SubscriptionList,
 		arg.Tenant,
 		arg.WorkflowID,
@@ -237,9 +168,9 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 		return nil, err
 	}
 	defer rows.Close()
-	var items []*SubscriptionListRow
+	var items []*Subscription
 	for rows.Next() {
-		var i SubscriptionListRow
+		var i Subscription
 		if err := rows.Scan(
 			&i.Sid,
 			&i.ID,
@@ -256,6 +187,7 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 			&i.Version,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.EndedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -315,7 +247,7 @@ func (q *Queries) SubscriptionReserve(ctx context.Context, db DBTX, arg *Subscri
 const SubscriptionSetDelivery = `-- name: SubscriptionSetDelivery :one
 UPDATE subscriptions SET delivery = $1, version = version + 1, updated_at = now()
 WHERE tenant = $2 AND id = $3 AND lifecycle = 'live'
-RETURNING sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at
+RETURNING sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
 `
 
 type SubscriptionSetDeliveryParams struct {
@@ -324,27 +256,9 @@ type SubscriptionSetDeliveryParams struct {
 	ID       string
 }
 
-type SubscriptionSetDeliveryRow struct {
-	Sid          int64
-	ID           string
-	Tenant       string
-	AppID        string
-	TriggerKey   string
-	ConnectionID *string
-	WorkflowID   string
-	Params       []byte
-	HookState    []byte
-	Host         *string
-	Delivery     string
-	Lifecycle    string
-	Version      int64
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
-}
-
-func (q *Queries) SubscriptionSetDelivery(ctx context.Context, db DBTX, arg *SubscriptionSetDeliveryParams) (*SubscriptionSetDeliveryRow, error) {
+func (q *Queries) SubscriptionSetDelivery(ctx context.Context, db DBTX, arg *SubscriptionSetDeliveryParams) (*Subscription, error) {
 	row := db.QueryRow(ctx, SubscriptionSetDelivery, arg.Delivery, arg.Tenant, arg.ID)
-	var i SubscriptionSetDeliveryRow
+	var i Subscription
 	err := row.Scan(
 		&i.Sid,
 		&i.ID,
@@ -361,6 +275,7 @@ func (q *Queries) SubscriptionSetDelivery(ctx context.Context, db DBTX, arg *Sub
 		&i.Version,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.EndedAt,
 	)
 	return &i, err
 }

@@ -8,8 +8,6 @@ package dbsqlc
 import (
 	"context"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const BellRing = `-- name: BellRing :exec
@@ -154,15 +152,11 @@ func (q *Queries) EventAttempts(ctx context.Context, db DBTX, eventID string) ([
 }
 
 const EventByID = `-- name: EventByID :one
-SELECT v.event_id, v.call_id, v.sid, v.tenant, v.received_at, v.ingest_error, v.reason, v.duplicate_of, v.source, v.app_version,
-    v.status, v.attempts, v.dispatched_at::timestamptz AS dispatched_at, v.run_id, v.error_code, v.error, v.due_at::timestamptz AS due_at, v.claim_owner, v.lease_until,
-    s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle, e.traceparent, e.normalized,
-    (e.initial_status = 'received')::bool AS has_event, e.body,
-    d.attempt_id, d.duration_ms, d.ended_at
+SELECT v.event_id, v.call_id, v.sid, v.tenant, v.received_at, v.ingest_error, v.reason, v.duplicate_of, v.source, v.app_version, v.status, v.attempts, v.attempt_id, v.run_id, v.error_code, v.error, v.duration_ms, v.ended_at, v.due_at, v.claim_owner, v.lease_until, s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle, e.traceparent, e.normalized,
+    (e.initial_status = 'received')::bool AS has_event, e.body
 FROM trigger_event_status AS v
 JOIN trigger_events AS e ON e.event_id = v.event_id
 JOIN subscriptions AS s ON s.sid = v.sid
-LEFT JOIN trigger_deliveries AS d ON d.event_id = v.event_id
 WHERE v.event_id = $1 AND v.tenant = $2
 `
 
@@ -172,61 +166,42 @@ type EventByIDParams struct {
 }
 
 type EventByIDRow struct {
-	EventID        string
-	CallID         string
-	Sid            int64
-	Tenant         string
-	ReceivedAt     time.Time
-	IngestError    *string
-	Reason         *string
-	DuplicateOf    *string
-	Source         string
-	AppVersion     *string
-	Status         string
-	Attempts       int32
-	DispatchedAt   time.Time
-	RunID          *string
-	ErrorCode      *string
-	Error          *string
-	DueAt          time.Time
-	ClaimOwner     *string
-	LeaseUntil     *time.Time
-	SubscriptionID string
-	WorkflowID     string
-	Delivery       string
-	Lifecycle      string
-	Traceparent    *string
-	Normalized     []byte
-	HasEvent       bool
-	Body           []byte
-	AttemptID      *string
-	DurationMs     pgtype.Int4
-	EndedAt        *time.Time
+	TriggerEventStatus TriggerEventStatus
+	SubscriptionID     string
+	WorkflowID         string
+	Delivery           string
+	Lifecycle          string
+	Traceparent        *string
+	Normalized         []byte
+	HasEvent           bool
+	Body               []byte
 }
 
 func (q *Queries) EventByID(ctx context.Context, db DBTX, arg *EventByIDParams) (*EventByIDRow, error) {
 	row := db.QueryRow(ctx, EventByID, arg.EventID, arg.Tenant)
 	var i EventByIDRow
 	err := row.Scan(
-		&i.EventID,
-		&i.CallID,
-		&i.Sid,
-		&i.Tenant,
-		&i.ReceivedAt,
-		&i.IngestError,
-		&i.Reason,
-		&i.DuplicateOf,
-		&i.Source,
-		&i.AppVersion,
-		&i.Status,
-		&i.Attempts,
-		&i.DispatchedAt,
-		&i.RunID,
-		&i.ErrorCode,
-		&i.Error,
-		&i.DueAt,
-		&i.ClaimOwner,
-		&i.LeaseUntil,
+		&i.TriggerEventStatus.EventID,
+		&i.TriggerEventStatus.CallID,
+		&i.TriggerEventStatus.Sid,
+		&i.TriggerEventStatus.Tenant,
+		&i.TriggerEventStatus.ReceivedAt,
+		&i.TriggerEventStatus.IngestError,
+		&i.TriggerEventStatus.Reason,
+		&i.TriggerEventStatus.DuplicateOf,
+		&i.TriggerEventStatus.Source,
+		&i.TriggerEventStatus.AppVersion,
+		&i.TriggerEventStatus.Status,
+		&i.TriggerEventStatus.Attempts,
+		&i.TriggerEventStatus.AttemptID,
+		&i.TriggerEventStatus.RunID,
+		&i.TriggerEventStatus.ErrorCode,
+		&i.TriggerEventStatus.Error,
+		&i.TriggerEventStatus.DurationMs,
+		&i.TriggerEventStatus.EndedAt,
+		&i.TriggerEventStatus.DueAt,
+		&i.TriggerEventStatus.ClaimOwner,
+		&i.TriggerEventStatus.LeaseUntil,
 		&i.SubscriptionID,
 		&i.WorkflowID,
 		&i.Delivery,
@@ -235,9 +210,6 @@ func (q *Queries) EventByID(ctx context.Context, db DBTX, arg *EventByIDParams) 
 		&i.Normalized,
 		&i.HasEvent,
 		&i.Body,
-		&i.AttemptID,
-		&i.DurationMs,
-		&i.EndedAt,
 	)
 	return &i, err
 }
@@ -428,9 +400,7 @@ func (q *Queries) EventRequeue(ctx context.Context, db DBTX, arg *EventRequeuePa
 }
 
 const EventsOfSubscription = `-- name: EventsOfSubscription :many
-SELECT v.event_id, v.call_id, v.sid, v.tenant, v.received_at, v.ingest_error, v.reason, v.duplicate_of, v.source, v.app_version,
-    v.status, v.attempts, v.dispatched_at::timestamptz AS dispatched_at, v.run_id, v.error_code, v.error, v.due_at::timestamptz AS due_at, v.claim_owner, v.lease_until,
-    s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle
+SELECT v.event_id, v.call_id, v.sid, v.tenant, v.received_at, v.ingest_error, v.reason, v.duplicate_of, v.source, v.app_version, v.status, v.attempts, v.attempt_id, v.run_id, v.error_code, v.error, v.duration_ms, v.ended_at, v.due_at, v.claim_owner, v.lease_until, s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle
 FROM trigger_event_status AS v
 JOIN subscriptions AS s ON s.sid = v.sid
 WHERE v.sid = $1 AND v.tenant = $2 AND ($3::text = '' OR v.event_id < $3::text)
@@ -448,29 +418,11 @@ type EventsOfSubscriptionParams struct {
 }
 
 type EventsOfSubscriptionRow struct {
-	EventID        string
-	CallID         string
-	Sid            int64
-	Tenant         string
-	ReceivedAt     time.Time
-	IngestError    *string
-	Reason         *string
-	DuplicateOf    *string
-	Source         string
-	AppVersion     *string
-	Status         string
-	Attempts       int32
-	DispatchedAt   time.Time
-	RunID          *string
-	ErrorCode      *string
-	Error          *string
-	DueAt          time.Time
-	ClaimOwner     *string
-	LeaseUntil     *time.Time
-	SubscriptionID string
-	WorkflowID     string
-	Delivery       string
-	Lifecycle      string
+	TriggerEventStatus TriggerEventStatus
+	SubscriptionID     string
+	WorkflowID         string
+	Delivery           string
+	Lifecycle          string
 }
 
 func (q *Queries) EventsOfSubscription(ctx context.Context, db DBTX, arg *EventsOfSubscriptionParams) ([]*EventsOfSubscriptionRow, error) {
@@ -489,25 +441,27 @@ func (q *Queries) EventsOfSubscription(ctx context.Context, db DBTX, arg *Events
 	for rows.Next() {
 		var i EventsOfSubscriptionRow
 		if err := rows.Scan(
-			&i.EventID,
-			&i.CallID,
-			&i.Sid,
-			&i.Tenant,
-			&i.ReceivedAt,
-			&i.IngestError,
-			&i.Reason,
-			&i.DuplicateOf,
-			&i.Source,
-			&i.AppVersion,
-			&i.Status,
-			&i.Attempts,
-			&i.DispatchedAt,
-			&i.RunID,
-			&i.ErrorCode,
-			&i.Error,
-			&i.DueAt,
-			&i.ClaimOwner,
-			&i.LeaseUntil,
+			&i.TriggerEventStatus.EventID,
+			&i.TriggerEventStatus.CallID,
+			&i.TriggerEventStatus.Sid,
+			&i.TriggerEventStatus.Tenant,
+			&i.TriggerEventStatus.ReceivedAt,
+			&i.TriggerEventStatus.IngestError,
+			&i.TriggerEventStatus.Reason,
+			&i.TriggerEventStatus.DuplicateOf,
+			&i.TriggerEventStatus.Source,
+			&i.TriggerEventStatus.AppVersion,
+			&i.TriggerEventStatus.Status,
+			&i.TriggerEventStatus.Attempts,
+			&i.TriggerEventStatus.AttemptID,
+			&i.TriggerEventStatus.RunID,
+			&i.TriggerEventStatus.ErrorCode,
+			&i.TriggerEventStatus.Error,
+			&i.TriggerEventStatus.DurationMs,
+			&i.TriggerEventStatus.EndedAt,
+			&i.TriggerEventStatus.DueAt,
+			&i.TriggerEventStatus.ClaimOwner,
+			&i.TriggerEventStatus.LeaseUntil,
 			&i.SubscriptionID,
 			&i.WorkflowID,
 			&i.Delivery,
