@@ -7,7 +7,7 @@ name=${1:-}
 case $name in
   '' | *[!a-z0-9_]*) echo "usage: make migration NAME=add_something (a-z, 0-9, _)" >&2; exit 2 ;;
 esac
-last=$(ls -- *.up.sql 2>/dev/null | sed -n 's/^\([0-9]\{6\}\)_.*/\1/p' | sort -n | tail -n 1)
+last=$(find . -name '*.up.sql' | sed -n 's|^./\([0-9]\{6\}\)_.*|\1|p' | sort -n | tail -n 1)
 next=$(printf '%06d' $((10#${last:-0} + 1)))
 for way in up down; do
   printf 'BEGIN;\n\nCOMMIT;\n' >"${next}_$name.$way.sql"

@@ -45,7 +45,7 @@ candidates() {
 
 # find_bin [MAJOR]: the newest usable directory, or the one of that major version.
 find_bin() {
-  local want=${1:-} dir major best= best_major=0
+  local want=${1:-} dir major best='' best_major=0
   while IFS= read -r dir; do
     is_bin_dir "$dir" || continue
     major=$(major_of "$dir")
@@ -168,7 +168,7 @@ as_runner() {
     (cd / && exec sudo -n -u "$RUN_AS" -- "$@" </dev/null)
   else
     # BusyBox's su takes no arguments after the command, so they travel quoted.
-    local line= word
+    local line='' word
     for word in "$@"; do line="$line '$(printf %s "$word" | sed "s/'/'\\\\''/g")'"; done
     (cd / && exec su -s /bin/sh "$RUN_AS" -c "exec $line" </dev/null)
   fi
@@ -329,8 +329,10 @@ start() {
     make_cluster
   fi
   log=$HOME_DIR/server.log
-  # Whatever this names, it is not our server (see server_pid), and a stranger's pid would stop the start.
-  rm -f "$HOME_DIR/data/postmaster.pid"
+  # A pid file that names a stranger would stop the start. One that names nobody is left for the
+  # server to judge, which also looks whether a child of the old one still has the data open.
+  pid=$(sed -n 1p "$HOME_DIR/data/postmaster.pid" 2>/dev/null) || pid=
+  if [ -n "$pid" ] && [ -n "$(args_of "$pid")" ]; then rm -f "$HOME_DIR/data/postmaster.pid"; fi
   port=$(cat "$DIR/port" 2>/dev/null) || port=
   while [ "$tries" -lt 10 ]; do
     if [ -z "$port" ] || ! port_is_free "$port"; then port=$(free_port); fi
@@ -339,8 +341,11 @@ start() {
       url
       return
     fi
-    tail -n 20 "$log" 2>/dev/null | grep -q 'could not create any TCP/IP sockets\|Address already in use' || break
-    port=
+    case $(tail -n 8 "$log" 2>/dev/null) in
+      *"could not create any TCP/IP sockets"* | *"Address already in use"*) port= ;;
+      *"shared memory block"*) sleep 1 ;;
+      *) break ;;
+    esac
     tries=$((tries + 1))
   done
   tail -n 20 "$log" >&2 2>/dev/null || true
