@@ -223,6 +223,15 @@ server_pid() {
   esac
 }
 
+# data_is_open: does a child of a server that died still work in the data directory?
+data_is_open() {
+  local cwd
+  for cwd in /proc/[0-9]*/cwd; do
+    if [ "$(readlink "$cwd" 2>/dev/null)" = "$HOME_DIR/data" ]; then return 0; fi
+  done
+  return 1
+}
+
 url() { printf 'postgres://tocsin:%s@127.0.0.1:%s/tocsin?sslmode=disable\n' "$(cat "$DIR/password")" "$(cat "$DIR/port")"; }
 
 # lock: one caller at a time works on DIR; a lock whose holder is gone is taken over.
@@ -231,7 +240,7 @@ lock() {
   LOCK=$DIR.lock
   until mkdir "$LOCK" 2>/dev/null; do
     holder=$(cat "$LOCK/pid" 2>/dev/null) || holder=
-    if [ -n "$holder" ] && ! kill -0 "$holder" 2>/dev/null && [ -z "$(args_of "$holder")" ]; then
+    if [ -n "$holder" ] && [ -z "$(args_of "$holder")" ]; then
       # Renaming is what only one of several waiters can do; whoever caught a fresh lock gives it back.
       if mv "$LOCK" "$LOCK.stale.$$" 2>/dev/null; then
         if [ "$(cat "$LOCK.stale.$$/pid" 2>/dev/null)" = "$holder" ]; then rm -rf "$LOCK.stale.$$"
@@ -329,10 +338,14 @@ start() {
     make_cluster
   fi
   log=$HOME_DIR/server.log
-  # A pid file that names a stranger would stop the start. One that names nobody is left for the
-  # server to judge, which also looks whether a child of the old one still has the data open.
+  # A pid file that names a stranger, or a zombie, would stop the start. One that names nobody is
+  # left for the server to judge.
   pid=$(sed -n 1p "$HOME_DIR/data/postmaster.pid" 2>/dev/null) || pid=
-  if [ -n "$pid" ] && [ -n "$(args_of "$pid")" ]; then rm -f "$HOME_DIR/data/postmaster.pid"; fi
+  if [ -n "$pid" ] && kill -0 "$pid" 2>/dev/null; then
+    while data_is_open && [ "$tries" -lt 50 ]; do sleep 0.2; tries=$((tries + 1)); done
+    tries=0
+    rm -f "$HOME_DIR/data/postmaster.pid"
+  fi
   port=$(cat "$DIR/port" 2>/dev/null) || port=
   while [ "$tries" -lt 10 ]; do
     if [ -z "$port" ] || ! port_is_free "$port"; then port=$(free_port); fi
