@@ -24,6 +24,9 @@ readonly INSTALL_HINT="install PostgreSQL $MIN_MAJOR or newer (Debian, Ubuntu: a
 say() { printf 'postgres: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
+# shellcheck source=scripts/lib.sh
+. "$(dirname "$0")/lib.sh"
+
 # --- the server programs ---------------------------------------------------------------------
 
 is_bin_dir() { [ -x "$1/postgres" ] && [ -x "$1/initdb" ] && [ -x "$1/pg_ctl" ]; }
@@ -103,7 +106,7 @@ install_server() {
     return
   fi
   if ! can_admin; then
-    say "not root, and sudo wants a password, so it cannot be installed from here"
+    say "not root, and sudo is missing or wants a password, so it cannot be installed from here"
     return 1
   fi
   if command -v apt-get >/dev/null 2>&1; then
@@ -204,12 +207,6 @@ make_home() {
 
 # --- state -----------------------------------------------------------------------------------
 
-# args_of PID: the command line of a process, empty if there is none.
-args_of() {
-  if [ -r "/proc/$1/cmdline" ]; then tr '\0' ' ' <"/proc/$1/cmdline" 2>/dev/null || true
-  else ps -ww -p "$1" -o args= 2>/dev/null || true; fi
-}
-
 # server_pid: the pid of this cluster's server, nothing if it does not run. A pid file that
 # outlived its server may name a stranger, so the process must also look like ours.
 server_pid() {
@@ -234,36 +231,7 @@ data_is_open() {
 
 url() { printf 'postgres://tocsin:%s@127.0.0.1:%s/tocsin?sslmode=disable\n' "$(cat "$DIR/password")" "$(cat "$DIR/port")"; }
 
-# lock: one caller at a time works on DIR; a lock whose holder is gone is taken over.
-lock() {
-  local waited=0 holder
-  LOCK=$DIR.lock
-  until mkdir "$LOCK" 2>/dev/null; do
-    holder=$(cat "$LOCK/pid" 2>/dev/null) || holder=
-    if [ -n "$holder" ] && [ -z "$(args_of "$holder")" ]; then
-      # Renaming is what only one of several waiters can do; whoever caught a fresh lock gives it back.
-      if mv "$LOCK" "$LOCK.stale.$$" 2>/dev/null; then
-        if [ "$(cat "$LOCK.stale.$$/pid" 2>/dev/null)" = "$holder" ]; then rm -rf "$LOCK.stale.$$"
-        else mv "$LOCK.stale.$$" "$LOCK" 2>/dev/null || rm -rf "$LOCK.stale.$$"; fi
-      fi
-      continue
-    fi
-    [ "$waited" -lt 900 ] || die "another call has held $LOCK for three minutes; if none is running, delete it"
-    waited=$((waited + 1))
-    sleep 0.2
-  done
-  echo $$ >"$LOCK/pid"
-  trap 'rm -rf "$LOCK"' EXIT
-  trap 'exit 129' HUP
-  trap 'exit 130' INT
-  trap 'exit 143' TERM
-}
-
 # --- commands --------------------------------------------------------------------------------
-
-random_hex() { od -An -N16 -tx1 /dev/urandom | tr -d ' \n'; }
-
-port_is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 free_port() {
   local port tries=0
@@ -323,7 +291,7 @@ max_wal_size = 4GB
 start() {
   local pid port tries=0 log
   mkdir -p "$(dirname "$DIR")"
-  lock
+  lock "$DIR.lock"
   mkdir -p "$DIR"
   # The cluster's user must be able to pass through; what is secret here has its own mode.
   chmod 711 "$DIR" 2>/dev/null || die "$DIR belongs to another user; remove it as that user, or use another checkout"
@@ -381,7 +349,7 @@ stop() {
 
 destroy() {
   [ -d "$DIR" ] || { rm -rf "$DIR.lock"; return 0; }
-  lock
+  lock "$DIR.lock"
   stop immediate
   case ${HOME_DIR:-} in
     "$DIR"/cluster | */tocsin-postgres.??????) rm -rf "$HOME_DIR" ;;
@@ -418,7 +386,7 @@ main() {
       ;;
     stop)
       [ -d "$DIR" ] || return 0
-      lock
+      lock "$DIR.lock"
       stop fast
       ;;
     destroy) destroy ;;
