@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"text/tabwriter"
 )
@@ -191,4 +192,15 @@ func code(fallback string) string {
 		return fallback
 	}
 	return "`" + fallback + "`"
+}
+
+// All yields the summary as pairs, for a log line.
+func (s *Set) All() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, line := range s.Summary() {
+			if !yield(line.Name, line.Value) {
+				return
+			}
+		}
+	}
 }
