@@ -126,7 +126,7 @@ SELECT h.sid FROM held AS h;
 UPDATE trigger_claims AS c SET lease_until = now() + a.lease_ms * interval '1 millisecond'
 FROM (SELECT unnest(@sids::bigint[]) AS sid, unnest(@tokens::text[]) AS token, @lease_ms::bigint AS lease_ms) AS a
 WHERE c.sid = a.sid AND c.token = a.token AND c.lease_until > now()
-RETURNING c.token;
+RETURNING c.sid;
 
 -- name: ClaimReap :many
 -- Takes claims whose lease has run out. The attempt counts and waits from the

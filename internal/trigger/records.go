@@ -52,6 +52,8 @@ type EventRecord struct {
 
 // SavedCall says what was stored.
 type SavedCall struct {
+	// CallID names the row that carries the call.
+	CallID string
 	// EventIDs of the call's events; for a duplicate the first one's id.
 	EventIDs []string
 	Status   Status

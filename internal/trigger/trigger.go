@@ -333,6 +333,7 @@ type Run struct {
 	Tenant       string
 	WorkflowID   string
 	EventID      string
+	SID          int64
 	Subscription SubscriptionID
 	AttemptID    string
 	Trigger      string

@@ -262,7 +262,7 @@ const ClaimRenew = `-- name: ClaimRenew :many
 UPDATE trigger_claims AS c SET lease_until = now() + a.lease_ms * interval '1 millisecond'
 FROM (SELECT unnest($1::bigint[]) AS sid, unnest($2::text[]) AS token, $3::bigint AS lease_ms) AS a
 WHERE c.sid = a.sid AND c.token = a.token AND c.lease_until > now()
-RETURNING c.token
+RETURNING c.sid
 `
 
 type ClaimRenewParams struct {
@@ -272,19 +272,19 @@ type ClaimRenewParams struct {
 }
 
 // Lengthens claims; those not returned are lost.
-func (q *Queries) ClaimRenew(ctx context.Context, db DBTX, arg *ClaimRenewParams) ([]string, error) {
+func (q *Queries) ClaimRenew(ctx context.Context, db DBTX, arg *ClaimRenewParams) ([]int64, error) {
 	rows, err := db.Query(ctx, ClaimRenew, arg.Sids, arg.Tokens, arg.LeaseMs)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []int64
 	for rows.Next() {
-		var token string
-		if err := rows.Scan(&token); err != nil {
+		var sid int64
+		if err := rows.Scan(&sid); err != nil {
 			return nil, err
 		}
-		items = append(items, token)
+		items = append(items, sid)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
