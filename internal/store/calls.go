@@ -35,10 +35,6 @@ const (
 	commitTimeout = 10 * time.Second
 )
 
-// WebhookPath is the canonical path of a subscription's callback URL, less the
-// id. A call's path is stored only where it differs: it holds the secret.
-const WebhookPath = "/triggers/webhooks/"
-
 // pendingCall is one caller waiting for its commit.
 type pendingCall struct {
 	ctx    context.Context
@@ -551,9 +547,10 @@ func addRow(rows *dbsqlc.EventInsertBatchParams, p *pendingCall, id string, call
 	rows.Verifications = append(rows.Verifications, string(record.Verification))
 }
 
-// unusualPath gives a path that is not the canonical one.
+// unusualPath gives a path that is not the canonical one. Only that is stored:
+// the canonical one holds the secret and nothing that the id does not say.
 func unusualPath(path string, id trigger.SubscriptionID) string {
-	if len(path) == len(WebhookPath)+len(id) && path[len(WebhookPath):] == id.Reveal() && path[:len(WebhookPath)] == WebhookPath {
+	if path == trigger.CallbackPath+id.Reveal() {
 		return ""
 	}
 	return path

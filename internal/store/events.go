@@ -146,7 +146,7 @@ func (db *DB) StoredCall(ctx context.Context, eventID string) (*trigger.StoredCa
 		Body: body, ReceivedAt: row.ReceivedAt, Verification: json.RawMessage(orEmpty(row.Verification)),
 	}
 	if call.Path == "" && call.Method != "" {
-		call.Path = WebhookPath + row.SubscriptionID
+		call.Path = trigger.CallbackPath + row.SubscriptionID
 	}
 	var pairs [][2]string
 	if row.Headers != nil {

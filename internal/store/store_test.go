@@ -64,7 +64,7 @@ func subscribe(t *testing.T, s *store.DB) *trigger.Subscription {
 func record(sub *trigger.Subscription, body string) *trigger.CallRecord {
 	return &trigger.CallRecord{
 		Subscription: sub,
-		Call:         &trigger.Call{Source: trigger.SourceWebhook, Method: "POST", Path: store.WebhookPath + sub.ID.Reveal(), Body: []byte(body)},
+		Call:         &trigger.Call{Source: trigger.SourceWebhook, Method: "POST", Path: trigger.CallbackPath + sub.ID.Reveal(), Body: []byte(body)},
 		MaskedHeader: json.RawMessage(`[["content-type","application/json"]]`),
 		Events:       []trigger.EventRecord{{}},
 	}

@@ -11,6 +11,10 @@ import (
 // gives the whole.
 type SubscriptionID string
 
+// CallbackPath is the path of a subscription's callback URL, less the id (RFC
+// §HTTPS).
+const CallbackPath = "/triggers/webhooks/"
+
 // shownPrefix is enough to find the row, not to call the URL.
 const shownPrefix = len("sub_") + 6
 

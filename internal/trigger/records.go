@@ -41,6 +41,12 @@ type CallRecord struct {
 	NextState json.RawMessage
 }
 
+// Fail notes that the ingest parser failed: the call becomes one failed row
+// (amendment, first list).
+func (r *CallRecord) Fail(err *StepError, stack string) {
+	r.Events, r.Status, r.Reason, r.Err, r.Stack = nil, StatusFailed, ReasonParserFailed, err, stack
+}
+
 // EventRecord is one normalized event to be stored.
 type EventRecord struct {
 	Normalized json.RawMessage

@@ -207,12 +207,15 @@ type Response struct {
 
 // IngestResult is what Ingest stored and what to answer.
 type IngestResult struct {
+	CallID   string // the row that carries the call
 	EventIDs []string
 	// Status is the status of the call's first row: received, failed or ignored.
 	Status Status
 	Reason Reason
 	// Response replaces the adapter's default answer when not nil.
 	Response *Response
+	// Err is why the ingest parser failed, nil when it did not.
+	Err *StepError
 }
 
 // PendingEvent is a claimed event (RFC §TriggerManager): one event as returned

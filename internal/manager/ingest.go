@@ -1,0 +1,190 @@
+package manager
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
+	"github.com/tocsin-dev/tocsin/internal/trigger"
+	"github.com/tocsin-dev/tocsin/internal/triggercall"
+)
+
+// ingestTries bounds how often a call is decided anew because its subscription
+// changed under it.
+const ingestTries = 4
+
+// Ingest takes one call of a subscription (RFC §ingest, amendment §Processing
+// order): ingest parser, then store. It returns after the commit, and every
+// call that it answers without an error has a row. Errors:
+// trigger.ErrUnknownSubscription, trigger.ErrBackPressure,
+// trigger.ErrUnavailable.
+func (m *TriggerManager) Ingest(ctx context.Context, id trigger.SubscriptionID, call *trigger.Call) (trigger.IngestResult, error) {
+	for range ingestTries {
+		result, err := m.ingest(ctx, id, call)
+		if !errors.Is(err, trigger.ErrConflict) {
+			return result, err
+		}
+	}
+	return trigger.IngestResult{}, trigger.ErrUnavailable
+}
+
+func (m *TriggerManager) ingest(ctx context.Context, id trigger.SubscriptionID, call *trigger.Call) (trigger.IngestResult, error) {
+	s, err := m.store.SubscriptionForCall(ctx, id)
+	if err != nil {
+		return trigger.IngestResult{}, err
+	}
+	record := &trigger.CallRecord{
+		Subscription: s, Call: call,
+		MaskedQuery: triggercall.MaskQuery(call.RawQuery), MaskedHeader: triggercall.MaskHeader(call.Header),
+	}
+	response, err := m.parse(ctx, record)
+	if err != nil {
+		return trigger.IngestResult{}, err
+	}
+	saved, err := m.store.SaveCall(ctx, record)
+	if err != nil {
+		return trigger.IngestResult{}, err
+	}
+	return trigger.IngestResult{
+		CallID: saved.CallID, EventIDs: saved.EventIDs, Status: saved.Status, Reason: saved.Reason, Response: response, Err: record.Err,
+	}, nil
+}
+
+// parse runs the ingest parser and notes in the record what it gave: events, or
+// why there are none. Its error means that nothing is to be stored.
+func (m *TriggerManager) parse(ctx context.Context, record *trigger.CallRecord) (*trigger.Response, error) {
+	s := record.Subscription
+	app, err := m.apps.App(s.AppID)
+	if err == nil && app.State != trigger.AppActive && app.State != "" {
+		record.Status, record.Reason = trigger.StatusIgnored, trigger.ReasonAppDisabled
+		if app.State == trigger.AppArchived {
+			record.Reason = trigger.ReasonAppArchived
+		}
+		return nil, nil
+	}
+	def, err := m.apps.Trigger(s.AppID, s.TriggerKey)
+	if err != nil {
+		// The call is kept: with the app back, it can be ingested again.
+		record.Fail(&trigger.StepError{Code: codeOf(err), Message: "the app or its trigger is not loaded", Phase: "resolution"}, "")
+		return nil, nil
+	}
+	record.AppVersion = def.AppVersion
+	if !def.Has(trigger.HookHandleIngest) {
+		record.Events = []trigger.EventRecord{{Normalized: triggercall.BodyEvent(record.Call)}}
+		return nil, nil
+	}
+	result, err := m.hooks.Invoke(ctx, m.handleIngest(def, record))
+	if hook.CodeOf(err) == hook.CodeOverloaded {
+		return nil, trigger.ErrBackPressure
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err() // the caller has gone; nothing was promised
+	}
+	if err != nil {
+		record.Fail(stepError(err, "execute"))
+		return nil, nil
+	}
+	return readEvents(record, result.Output), nil
+}
+
+func (m *TriggerManager) handleIngest(def *trigger.Definition, record *trigger.CallRecord) hook.Call {
+	s := record.Subscription
+	body := record.Call.Body
+	if body == nil {
+		body = []byte{}
+	}
+	return hook.Call{
+		App: appRef(def, s.Tenant), Hook: def.Key + "/" + trigger.HookHandleIngest, RawBody: body, Limits: m.limits,
+		Input: object(
+			"raw", triggercall.HookView(record.Call, m.hostURL),
+			"params", orNull(s.Params), "state", orNull(s.State), "subscriptionId", quote(s.ID.Reveal()),
+		),
+	}
+}
+
+// readEvents takes handleIngest's result: an array of events, or
+// {events, response?} (DESIGN §6).
+func readEvents(record *trigger.CallRecord, output json.RawMessage) *trigger.Response {
+	var events []json.RawMessage
+	var response *trigger.Response
+	var err error
+	switch first(output) {
+	case '[':
+		err = json.Unmarshal(output, &events)
+	case '{':
+		var answer struct {
+			Events   *[]json.RawMessage `json:"events"`
+			Response *hookResponse      `json:"response"`
+		}
+		if err = json.Unmarshal(output, &answer); err == nil && answer.Events == nil {
+			err = errors.New("an object needs an array `events`")
+		}
+		if err == nil {
+			events = *answer.Events
+			response, err = answer.Response.read()
+		}
+	default:
+		err = errors.New("want an array of events or {events, response}")
+	}
+	if err != nil {
+		record.Fail(&trigger.StepError{Code: hook.CodeReturnedInvalid, Message: "handleIngest: " + err.Error(), Phase: "output"}, "")
+		return nil
+	}
+	for _, event := range events {
+		record.Events = append(record.Events, trigger.EventRecord{Normalized: event})
+	}
+	if len(events) == 0 {
+		record.Status, record.Reason = trigger.StatusIgnored, trigger.ReasonEmpty
+		if response != nil {
+			record.Reason = trigger.ReasonHandshake
+		}
+	}
+	return response
+}
+
+func first(text json.RawMessage) byte {
+	text = bytes.TrimLeft(text, " \t\r\n")
+	if len(text) == 0 {
+		return 0
+	}
+	return text[0]
+}
+
+// hookResponse is the answer a hook asks for.
+type hookResponse struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	Body    json.RawMessage   `json:"body"`
+}
+
+func (r *hookResponse) read() (*trigger.Response, error) {
+	if r == nil {
+		return nil, nil
+	}
+	response := &trigger.Response{Status: r.Status}
+	if response.Status == 0 {
+		response.Status = http.StatusOK
+	}
+	if response.Status < 200 || response.Status > 599 {
+		return nil, errors.New("response.status must lie between 200 and 599")
+	}
+	for name, value := range r.Headers {
+		response.Header = append(response.Header, trigger.Field{Name: name, Value: value})
+	}
+	switch first(r.Body) {
+	case 0, 'n': // absent or null
+	case '"':
+		var text string
+		if err := json.Unmarshal(r.Body, &text); err != nil {
+			return nil, err
+		}
+		response.Body = []byte(text)
+	default: // any other JSON value is answered as it stands
+		response.Body = r.Body
+		response.Header = append([]trigger.Field{{Name: "Content-Type", Value: "application/json"}}, response.Header...)
+	}
+	return response, nil
+}

@@ -1,0 +1,106 @@
+// Package manager is the TriggerManager of the w6w Trigger RFC: it decides when
+// something happens. It runs hooks, says what is stored and what an attempt's
+// end means; how it is stored, and where calls come from, it does not know.
+package manager
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
+	"github.com/tocsin-dev/tocsin/internal/trigger"
+)
+
+// Config of a TriggerManager. Every field but HookTimeout and Log is required.
+type Config struct {
+	Store     Store
+	Apps      Apps
+	Hooks     Hooks
+	Workflows Workflows
+	// HostURL is the public origin, without a slash at its end.
+	HostURL string
+	// HookTimeout bounds one hook call; 0 means 30 s.
+	HookTimeout time.Duration
+	Log         *zap.Logger
+}
+
+// TriggerManager is the RFC's §TriggerManager. It is safe for concurrent use.
+type TriggerManager struct {
+	store     Store
+	apps      Apps
+	hooks     Hooks
+	workflows Workflows
+	hostURL   string
+	limits    hook.Limits
+	log       *zap.Logger
+}
+
+// New makes a TriggerManager.
+func New(cfg Config) *TriggerManager {
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	if cfg.HookTimeout == 0 {
+		cfg.HookTimeout = 30 * time.Second
+	}
+	return &TriggerManager{
+		store: cfg.Store, apps: cfg.Apps, hooks: cfg.Hooks, workflows: cfg.Workflows,
+		hostURL: strings.TrimRight(cfg.HostURL, "/"), limits: hook.Limits{Wall: cfg.HookTimeout}, log: cfg.Log,
+	}
+}
+
+// CallbackURL is the URL that a vendor calls for the subscription. It holds the
+// secret.
+func (m *TriggerManager) CallbackURL(id trigger.SubscriptionID) string {
+	return m.hostURL + trigger.CallbackPath + id.Reveal()
+}
+
+// GetSubscription reads a live subscription of the tenant;
+// trigger.ErrUnknownSubscription when there is none.
+func (m *TriggerManager) GetSubscription(ctx context.Context, tenant string, id trigger.SubscriptionID) (*trigger.Subscription, error) {
+	return m.store.Subscription(ctx, tenant, id)
+}
+
+// ListSubscriptionsForWorkflow lists the live subscriptions of a workflow,
+// newest first, with the next page's cursor; workflow "" lists the tenant's.
+func (m *TriggerManager) ListSubscriptionsForWorkflow(ctx context.Context, tenant, workflow string, page trigger.Page) ([]*trigger.Subscription, string, error) {
+	return m.store.SubscriptionsForWorkflow(ctx, tenant, workflow, page)
+}
+
+// SetEnabled sets the RFC's enabled flag: a disabled subscription stores its
+// events and starts none; enabling lets them run, oldest first.
+func (m *TriggerManager) SetEnabled(ctx context.Context, tenant string, id trigger.SubscriptionID, enabled bool) (*trigger.Subscription, error) {
+	to := trigger.DeliveryPaused
+	if enabled {
+		to = trigger.DeliveryActive
+	}
+	s, err := m.store.SetDelivery(ctx, tenant, id, to)
+	if err != nil {
+		return nil, err
+	}
+	m.log.Info("subscription.enabled", append(fields(s), zap.Bool("enabled", enabled))...)
+	return s, nil
+}
+
+// DrainPending claims due events (RFC §drainPending): two callers never get the
+// same one, and a subscription's events come oldest first.
+func (m *TriggerManager) DrainPending(ctx context.Context, request trigger.ClaimRequest) ([]*trigger.PendingEvent, error) {
+	return m.store.ClaimDue(ctx, request)
+}
+
+// MarkDispatched records how attempts ended (RFC §markDispatched). A claim's
+// outcomes come together. Events whose claim was lost are left as they are and
+// returned.
+func (m *TriggerManager) MarkDispatched(ctx context.Context, outcomes ...trigger.Outcome) ([]*trigger.PendingEvent, error) {
+	return m.store.Settle(ctx, outcomes)
+}
+
+func fields(s *trigger.Subscription) []zap.Field {
+	return []zap.Field{
+		zap.Stringer("subscription", s.ID), zap.String("app_id", s.AppID), zap.String("trigger_key", s.TriggerKey),
+		zap.String("workflow_id", s.WorkflowID), zap.String("tenant", s.Tenant),
+	}
+}
