@@ -40,3 +40,8 @@ ORDER BY sid DESC LIMIT @max_rows;
 UPDATE subscriptions SET hook_state = @hook_state, version = version + 1, updated_at = now()
 WHERE sid = @sid AND version = @version AND lifecycle = 'live'
 RETURNING version;
+
+-- name: SubscriptionAbandonStale :execrows
+-- Reservations whose process died while onSubscribe ran: well past any hook.
+UPDATE subscriptions SET lifecycle = 'failed', version = version + 1, updated_at = now(), ended_at = now()
+WHERE lifecycle = 'reserved' AND created_at < now() - interval '15 minutes';

@@ -106,3 +106,8 @@ WITH taken AS (
     RETURNING event_id
 )
 SELECT count(*) FROM queued;
+
+-- name: DedupPurge :execrows
+DELETE FROM dedup_keys AS d
+USING (SELECT k.sid, k.key FROM dedup_keys AS k WHERE k.expires_at <= now() ORDER BY k.expires_at LIMIT @max_rows FOR UPDATE SKIP LOCKED) AS x
+WHERE d.sid = x.sid AND d.key = x.key;

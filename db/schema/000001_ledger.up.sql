@@ -1,5 +1,13 @@
 BEGIN;
 
+-- Each migration notes itself here in its own transaction, so that one which
+-- was cut off can be told from one that was not (store.Migrate).
+CREATE TABLE schema_applied (
+    version    integer     PRIMARY KEY,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO schema_applied (version) VALUES (1);
+
 -- Management keys. The secret is 256 random bits, so a plain SHA-256 of it is
 -- what is stored.
 CREATE TABLE api_keys (
@@ -57,6 +65,7 @@ CREATE TABLE subscriptions (
     ended_at      timestamptz
 );
 CREATE INDEX subscriptions_tenant ON subscriptions (tenant, sid) WHERE lifecycle = 'live';
+CREATE INDEX subscriptions_reserved ON subscriptions (created_at) WHERE lifecycle = 'reserved';
 CREATE INDEX subscriptions_ended ON subscriptions (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX subscriptions_workflow ON subscriptions (tenant, workflow_id, sid) WHERE lifecycle = 'live';
 

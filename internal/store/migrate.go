@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,24 +28,54 @@ type MigrationStatus struct {
 var ErrSchema = errors.New("the database's schema is not the one this version needs")
 
 // Migrate brings the schema to the latest version. It is safe to run from
-// several processes at once: one migrates, the others wait for it.
+// several processes at once: one migrates, the others wait for it. A migration
+// that was cut off is taken up where the database says it stands.
 func Migrate(ctx context.Context, url secret.Text) (MigrationStatus, error) {
 	var status MigrationStatus
-	err := withMigrator(ctx, url, func(m *migrate.Migrate) error {
-		if err := m.Up(); err != nil && !errors.Is(err, migrate.ErrNoChange) {
+	err := withMigrator(ctx, url, func(m *migrate.Migrate, conn *sql.DB) error {
+		err := m.Up()
+		if dirty := (migrate.ErrDirty{}); errors.As(err, &dirty) {
+			if err := repair(ctx, m, conn, dirty.Version); err != nil {
+				return err
+			}
+			err = m.Up()
+		}
+		if err != nil && !errors.Is(err, migrate.ErrNoChange) {
 			return err
 		}
-		var err error
 		status, err = migrationStatus(m)
 		return err
 	})
 	return status, err
 }
 
+// repair clears the mark of a migration that was cut off. The migration's own
+// transaction says whether it was committed.
+func repair(ctx context.Context, m *migrate.Migrate, conn *sql.DB, version int) error {
+	var applied bool
+	var there bool
+	if err := conn.QueryRowContext(ctx, "SELECT to_regclass('schema_applied') IS NOT NULL").Scan(&there); err != nil {
+		return err
+	}
+	if there {
+		err := conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM schema_applied WHERE version = $1)", version).Scan(&applied)
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case applied:
+		return m.Force(version)
+	case version > 1:
+		return m.Force(version - 1)
+	}
+	return m.Force(-1) // nothing is applied
+}
+
 // ReadMigrationStatus says how far the schema is, without changing it.
 func ReadMigrationStatus(ctx context.Context, url secret.Text) (MigrationStatus, error) {
 	var status MigrationStatus
-	err := withMigrator(ctx, url, func(m *migrate.Migrate) (err error) {
+	err := withMigrator(ctx, url, func(m *migrate.Migrate, _ *sql.DB) (err error) {
 		status, err = migrationStatus(m)
 		return err
 	})
@@ -53,21 +84,23 @@ func ReadMigrationStatus(ctx context.Context, url secret.Text) (MigrationStatus,
 
 // migrateDown takes everything back; for tests.
 func migrateDown(ctx context.Context, url secret.Text) error {
-	return withMigrator(ctx, url, func(m *migrate.Migrate) error { return m.Down() })
+	return withMigrator(ctx, url, func(m *migrate.Migrate, _ *sql.DB) error { return m.Down() })
 }
 
 // withMigrator opens a connection of its own, not by URL: the library puts the
 // URL, password and all, into its errors.
-func withMigrator(ctx context.Context, url secret.Text, f func(*migrate.Migrate) error) error {
+func withMigrator(ctx context.Context, url secret.Text, f func(*migrate.Migrate, *sql.DB) error) error {
 	config, err := pgx.ParseConfig(url.Reveal())
 	if err != nil {
 		return errors.New("migrate: not a valid PostgreSQL URL or DSN; want postgres://user:password@host:5432/database")
 	}
 	conn := stdlib.OpenDB(*config)
 	defer func() { _ = conn.Close() }()
-	if err := conn.PingContext(ctx); err != nil {
-		return unavailable("migrate", err)
+	unlock, err := lockMigrations(ctx, conn)
+	if err != nil {
+		return failed("migrate", err)
 	}
+	defer unlock()
 	driver, err := migratepgx.WithInstance(conn, &migratepgx.Config{})
 	if err != nil {
 		return failed("migrate", err)
@@ -82,13 +115,33 @@ func withMigrator(ctx context.Context, url secret.Text, f func(*migrate.Migrate)
 	}
 	defer func() { _, _ = m.Close() }()
 	var dirty migrate.ErrDirty
-	if err := f(m); errors.As(err, &dirty) {
+	if err := f(m, conn); errors.As(err, &dirty) {
 		return fmt.Errorf("migrate: version %d was cut off: %w", dirty.Version, ErrSchema)
 	} else if err != nil {
 		return failed("migrate", err)
 	}
 	return nil
 }
+
+// lockMigrations lets one process at a time migrate. The library has a lock of
+// its own, but not around the repair.
+func lockMigrations(ctx context.Context, db *sql.DB) (unlock func(), err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock($1)", migrationLock); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return func() {
+		_, _ = conn.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", migrationLock)
+		_ = conn.Close()
+	}, nil
+}
+
+// migrationLock is the advisory lock of a migrating process.
+const migrationLock = 5_283_041_776
 
 func migrationStatus(m *migrate.Migrate) (MigrationStatus, error) {
 	version, dirty, err := m.Version()

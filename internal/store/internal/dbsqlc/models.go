@@ -61,6 +61,11 @@ type Run struct {
 	FinishedAt *time.Time
 }
 
+type SchemaApplied struct {
+	Version   int32
+	AppliedAt time.Time
+}
+
 type Subscription struct {
 	Sid          int64
 	ID           string

@@ -10,6 +10,20 @@ import (
 	"time"
 )
 
+const SubscriptionAbandonStale = `-- name: SubscriptionAbandonStale :execrows
+UPDATE subscriptions SET lifecycle = 'failed', version = version + 1, updated_at = now(), ended_at = now()
+WHERE lifecycle = 'reserved' AND created_at < now() - interval '15 minutes'
+`
+
+// Reservations whose process died while onSubscribe ran: well past any hook.
+func (q *Queries) SubscriptionAbandonStale(ctx context.Context, db DBTX) (int64, error) {
+	result, err := db.Exec(ctx, SubscriptionAbandonStale)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const SubscriptionActivate = `-- name: SubscriptionActivate :one
 UPDATE subscriptions SET lifecycle = 'live', hook_state = $1, version = version + 1, updated_at = now()
 WHERE sid = $2 AND lifecycle = 'reserved'

@@ -108,6 +108,20 @@ func (q *Queries) DedupHolders(ctx context.Context, db DBTX, arg *DedupHoldersPa
 	return items, nil
 }
 
+const DedupPurge = `-- name: DedupPurge :execrows
+DELETE FROM dedup_keys AS d
+USING (SELECT k.sid, k.key FROM dedup_keys AS k WHERE k.expires_at <= now() ORDER BY k.expires_at LIMIT $1 FOR UPDATE SKIP LOCKED) AS x
+WHERE d.sid = x.sid AND d.key = x.key
+`
+
+func (q *Queries) DedupPurge(ctx context.Context, db DBTX, maxRows int32) (int64, error) {
+	result, err := db.Exec(ctx, DedupPurge, maxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const EventAttempts = `-- name: EventAttempts :many
 SELECT attempt_id, attempt, outcome, error_code, error, duration_ms, ended_at
 FROM trigger_attempts WHERE event_id = $1 ORDER BY attempt_id

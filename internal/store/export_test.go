@@ -1,0 +1,4 @@
+package store
+
+// MigrateDown takes every migration back.
+var MigrateDown = migrateDown
