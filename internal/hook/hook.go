@@ -24,6 +24,10 @@ type AppRef struct {
 	Tenant  string
 }
 
+// BundleGlobal is the global variable in which a bundle's script leaves
+// { app: the entry module, modules: { "./path.ts": module } }.
+const BundleGlobal = "__tocsin_app"
+
 // Bundle is one app, ready to run: a single import-free script.
 type Bundle struct {
 	JS        []byte   // IIFE that leaves the module's exports in a global
@@ -86,7 +90,8 @@ type FetchRequest struct {
 	URL     string
 	Headers [][2]string
 	Body    []byte
-	Call    *Call // the call that asked, for its app, allow-list and connection
+	Call    *Call    // the call that asked, for its app and connection
+	Allow   []string // the egress allow-list of its bundle
 }
 
 // FetchResponse is what the hook sees of the answer.
@@ -150,6 +155,7 @@ const (
 	CodeUnsettled       = "hook_unsettled" // idle with a promise that can never settle
 	CodeTooLarge        = "hook_too_large" // input or output over its limit
 	CodeWorkerLost      = "hook_crashed"
+	CodeCancelled       = "hook_cancelled" // the caller's context was cancelled
 	CodeQuarantined     = "hook_quarantined" // the app's circuit breaker is open
 	CodeOverloaded      = "hook_overloaded"  // the queue for a worker is full
 	CodeNotDeclared     = "hook_not_declared"

@@ -1,0 +1,152 @@
+package workerpool_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
+	"github.com/tocsin-dev/tocsin/internal/hook/workerpool"
+	"go.uber.org/goleak"
+	"go.uber.org/zap/zaptest"
+)
+
+func TestMain(m *testing.M) {
+	workerpool.Main()
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// fakeHost answers fetches with answer and keeps the log.
+type fakeHost struct {
+	answer func(ctx context.Context, request hook.FetchRequest) (hook.FetchResponse, error)
+
+	mu    sync.Mutex
+	lines []hook.LogLine
+}
+
+func (h *fakeHost) Fetch(ctx context.Context, request hook.FetchRequest) (hook.FetchResponse, error) {
+	if h.answer == nil {
+		return hook.FetchResponse{Status: 200, URL: request.URL, Body: []byte(`{"ok":true}`)}, nil
+	}
+	return h.answer(ctx, request)
+}
+
+func (h *fakeHost) Log(_ *hook.Call, line hook.LogLine) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, line)
+}
+
+func (h *fakeHost) logged() []hook.LogLine {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]hook.LogLine(nil), h.lines...)
+}
+
+// newPool starts a pool that ends with the test.
+func newPool(tb testing.TB, host hook.Host, options workerpool.Options) *workerpool.Pool {
+	tb.Helper()
+	options.Host = host
+	options.Log = zaptest.NewLogger(tb)
+	pool, err := workerpool.New(options)
+	if err != nil {
+		tb.Fatalf("start pool: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			tb.Errorf("close pool: %v", err)
+		}
+	})
+	return pool
+}
+
+// loadHooks loads an app with one trigger, "t", whose hooks are given as the
+// body of an object literal.
+func loadHooks(tb testing.TB, pool *workerpool.Pool, id, hooks string) hook.AppRef {
+	tb.Helper()
+	return loadScript(tb, pool, id, `({ default: { triggers: [{ key: "t", label: "the trigger", `+hooks+` }] } })`)
+}
+
+func loadScript(tb testing.TB, pool *workerpool.Pool, id, namespace string) hook.AppRef {
+	tb.Helper()
+	ref := hook.AppRef{ID: id, Version: "1", Tenant: "default"}
+	script := "var " + hook.BundleGlobal + " = { app: " + namespace + " };"
+	if _, err := pool.Load(tb.Context(), ref, hook.Bundle{JS: []byte(script), Hash: id + "/1"}); err != nil {
+		tb.Fatalf("load %s: %v", id, err)
+	}
+	return ref
+}
+
+func invoke(tb testing.TB, pool *workerpool.Pool, ref hook.AppRef, name, input string) (string, error) {
+	tb.Helper()
+	result, err := pool.Invoke(tb.Context(), hook.Call{App: ref, Hook: "t/" + name, Input: json.RawMessage(input)})
+	return string(result.Output), err
+}
+
+func TestHookIsCalledOnItsTriggerWithInputAndContext(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, &fakeHost{}, workerpool.Options{Workers: 1})
+	ref := loadHooks(t, pool, "app.call", `
+		sync(input, ctx) { return [this.label, input.n, Object.keys(ctx)]; },
+		async asynchronous(input) { await null; return input; },
+		async fetching(input, ctx) { const r = await ctx.fetch("https://x.test/a"); return [r.status, await r.json()]; },
+		nothing() {},
+	`)
+	for name, want := range map[string]string{
+		"sync":         `["the trigger",1,["fetch","log","file"]]`,
+		"asynchronous": `{"n":1}`,
+		"fetching":     `[200,{"ok":true}]`,
+		"nothing":      `null`,
+	} {
+		if got, err := invoke(t, pool, ref, name, `{"n":1}`); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", name, got, err, want)
+		}
+	}
+}
+
+func TestEndlessLoopIsStopped(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, &fakeHost{}, workerpool.Options{Workers: 1, Limits: hook.Limits{Wall: 300 * time.Millisecond, Grace: 2 * time.Second}})
+	bad := loadHooks(t, pool, "app.bad", `loop() { for (;;) {} }`)
+	good := loadHooks(t, pool, "app.good", `ok() { return 1; }`)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, err := invoke(t, pool, bad, "loop", `null`)
+		if hook.CodeOf(err) != hook.CodeTimeout {
+			t.Errorf("%v", err)
+		}
+	})
+	for range 20 {
+		if got, err := invoke(t, pool, good, "ok", `null`); err != nil || got != "1" {
+			t.Errorf("got %s %v", got, err)
+		}
+	}
+	wg.Wait()
+}
+
+func BenchmarkPassthrough(b *testing.B) {
+	pool := newPool(b, &fakeHost{}, workerpool.Options{})
+	ref := loadHooks(b, pool, "app.bench", `handleIngest(input) { return [input.raw.body]; }`)
+	body := `{"id":"evt_1","text":"` + strings.Repeat("x", 900) + `"}`
+	input := json.RawMessage(`{"raw":{"method":"POST","path":"/p","query":{},"headers":{"content-type":"application/json"},"body":` + body + `},"params":{},"state":null,"subscriptionId":"sub_1"}`)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := pool.Invoke(context.Background(), hook.Call{App: ref, Hook: "t/handleIngest", Input: input, RawBody: []byte(body)}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,3 @@
+package workerpool
+
+func mapStack(stack string, sourceMap []byte) string { return stack }
