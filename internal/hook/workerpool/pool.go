@@ -622,6 +622,7 @@ func (p *Pool) Close() error {
 	p.mu.Lock()
 	if !p.closed {
 		p.closed = true
+		p.cancel()
 		for _, a := range p.waiting {
 			for _, j := range a.queue {
 				j.end(result{err: errClosedPool()})
@@ -631,7 +632,6 @@ func (p *Pool) Close() error {
 		for _, w := range p.allWorkers() {
 			w.kill()
 		}
-		p.cancel()
 		close(p.spawn)
 	}
 	p.mu.Unlock()

@@ -43,16 +43,20 @@ func isolations() []isolation {
 	}
 }
 
+type resourceLimit struct {
+	resource int
+	value    uint64
+}
+
 // limitProcess gives up what a worker does not need. It runs in the worker.
 func limitProcess(c config) error {
-	limits := []struct {
-		resource int
-		value    uint64
-	}{
+	limits := []resourceLimit{
 		{unix.RLIMIT_CORE, 0},
 		{unix.RLIMIT_FSIZE, 0},
 		{unix.RLIMIT_NOFILE, 16},
-		{unix.RLIMIT_DATA, uint64(c.dataLimit)}, //nolint:gosec // never negative
+	}
+	if limitData {
+		limits = append(limits, resourceLimit{unix.RLIMIT_DATA, uint64(c.dataLimit)}) //nolint:gosec // never negative
 	}
 	for _, l := range limits {
 		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.value, Max: l.value}); err != nil {

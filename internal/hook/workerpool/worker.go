@@ -72,15 +72,15 @@ func (p *Pool) runSpawner(first chan<- error) {
 				p.adopt(w)
 				break
 			}
+			if p.ctx.Err() != nil {
+				break
+			}
 			p.options.Log.Error("hook.worker_not_started", zap.Error(err))
 			select {
 			case <-p.ctx.Done():
 			case <-time.After(pause):
 			}
 			pause = min(2*pause, longestPause)
-			if p.ctx.Err() != nil {
-				break
-			}
 		}
 	}
 }
@@ -117,13 +117,14 @@ func launch(l lane, way isolation, c config) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer theirs.Close()
 	w := &worker{lane: l, conn: ours, said: &crashText{}, jobs: map[uint64]*job{}, scripts: map[uint64]bool{}}
 	w.cmd = &exec.Cmd{
 		Path: self, Args: []string{"tocsin", workerArgument}, Env: []string{}, Dir: "/",
 		Stderr: w.said, ExtraFiles: []*os.File{theirs}, SysProcAttr: way.attributes,
 	}
-	if err := w.cmd.Start(); err != nil {
+	err = w.cmd.Start()
+	_ = theirs.Close() // the worker's end must be the only one, or its death goes unnoticed
+	if err != nil {
 		_ = ours.Close()
 		return nil, err
 	}
