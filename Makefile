@@ -36,8 +36,7 @@ build: ## ingest, dispatcher and tocsin into bin/
 
 .PHONY: clean
 clean: down ## Stop everything and delete bin/ and .local/, the local database with it
-	@scripts/postgres.sh destroy .local/postgres
-	@scripts/postgres.sh destroy .local/test-db
+	@for home in .local/*/home; do [ ! -f "$$home" ] || scripts/postgres.sh destroy "$${home%/home}"; done
 	rm -rf bin .local
 
 # --- check it ---
