@@ -24,6 +24,11 @@ type AppRef struct {
 	Tenant  string
 }
 
+// Kinds lists the hooks a trigger may declare.
+func Kinds() []string {
+	return []string{"onSubscribe", "onUnsubscribe", "handleIngest", "poll", "parseOutput"}
+}
+
 // BundleGlobal is the global variable in which a bundle's script leaves
 // { app: the entry module, modules: { "./path.ts": module } }.
 const BundleGlobal = "__tocsin_app"
@@ -43,7 +48,7 @@ type Limits struct {
 	MemBytes   int64         // per VM
 	MaxIn      int64         // bytes of Input plus RawBody
 	MaxOut     int64         // bytes of Output
-	MaxHostOps int           // outstanding fetches
+	MaxHostOps int           // outstanding fetches; negative: the hook may not fetch
 	MaxTimers  int           // live timers
 	MaxLog     int           // log bytes per call
 }
