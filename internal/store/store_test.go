@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tocsin-dev/tocsin/internal/apikey"
 	"github.com/tocsin-dev/tocsin/internal/store"
 	"github.com/tocsin-dev/tocsin/internal/store/storetest"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
@@ -732,5 +733,37 @@ func TestADeletedSubscriptionsOpenEventsAreIgnored(t *testing.T) {
 		if got := event(t, s, id); got.Status != trigger.StatusIgnored || got.Reason != "subscription_deleted" {
 			t.Errorf("%s is %s, %s", id, got.Status, got.Reason)
 		}
+	}
+}
+
+func TestKeysAreStoredFoundAndRevoked(t *testing.T) {
+	t.Parallel()
+	s, _ := setup(t)
+	ctx := t.Context()
+	_, r := apikey.New("acme", "ci", []apikey.Scope{"events:read"}, time.Now().UTC().Truncate(time.Microsecond), nil)
+	if err := s.CreateKey(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Key(ctx, r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.CreatedAt = got.CreatedAt.UTC()
+	if diff := cmp.Diff(r, got); diff != "" {
+		t.Errorf("key (-want +got):\n%s", diff)
+	}
+	if err := s.RevokeKey(ctx, "other", r.ID); !errors.Is(err, apikey.ErrUnknownKey) {
+		t.Errorf("another tenant revoked it: %v", err)
+	}
+	for range 2 {
+		if err := s.RevokeKey(ctx, "acme", r.ID); err != nil {
+			t.Error(err)
+		}
+	}
+	if list, err := s.Keys(ctx, "acme"); err != nil || len(list) != 1 || list[0].RevokedAt == nil {
+		t.Errorf("list %+v, %v", list, err)
+	}
+	if _, err := s.Key(ctx, "none"); !errors.Is(err, apikey.ErrUnknownKey) {
+		t.Errorf("unknown: %v", err)
 	}
 }
