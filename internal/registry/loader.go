@@ -1,0 +1,223 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
+	"github.com/tocsin-dev/tocsin/internal/params"
+	"github.com/tocsin-dev/tocsin/internal/trigger"
+)
+
+// Bundler makes one script of an app's entry module and of the modules that
+// hooks are named by. Its error is a *hook.Error whose message says file and
+// line.
+type Bundler interface {
+	Bundle(ctx context.Context, dir, entry string, modules []string) (hook.Bundle, error)
+}
+
+// Runtime is the part of hook.Runtime that the registry calls.
+type Runtime interface {
+	Load(ctx context.Context, app hook.AppRef, bundle hook.Bundle) (hook.Description, error)
+	Invoke(ctx context.Context, call hook.Call) (hook.Result, error)
+	Unload(app hook.AppRef)
+}
+
+// loader loads one app (contract §1.2).
+type loader struct {
+	bundler Bundler
+	runtime Runtime
+}
+
+// loaded is one app's directory, loaded or not.
+type loaded struct {
+	dir    string
+	source *source
+	app    *trigger.App // at least its ID, also when it is broken
+	err    *LoadError
+	ref    hook.AppRef // set when the runtime knows the app
+	bundle hook.Bundle
+}
+
+// load reads, bundles and describes an app. It never fails as a whole: what is
+// wrong is in the result.
+func (l *loader) load(ctx context.Context, dir string) *loaded {
+	s, err := openSource(ctx, dir)
+	return l.loadSource(ctx, dir, s, err)
+}
+
+func (l *loader) loadSource(ctx context.Context, dir string, s *source, err error) *loaded {
+	out := &loaded{dir: dir, source: s, app: &trigger.App{ID: baseName(dir)}}
+	if err == nil {
+		err = l.fill(ctx, out)
+	}
+	if err != nil {
+		out.err = asLoadError(err)
+		out.app.Triggers = nil
+		out.app.LoadError = out.err.Error()
+	}
+	return out
+}
+
+func (l *loader) fill(ctx context.Context, out *loaded) error {
+	id, promised, err := readIdentity(out.source)
+	if err != nil {
+		return err
+	}
+	app := out.app
+	app.ID, app.Version, app.Title, app.Description = id.id, id.version, id.title, id.description
+	app.Manifest, app.Allow = id.manifest, id.allow
+	description, err := l.describe(ctx, out, id)
+	if err != nil {
+		return err
+	}
+	if promised != nil {
+		if lost := missingHooks(promised.Hooks, description.Hooks); len(lost) > 0 {
+			return refuse(CodeInvalidManifest, "%s lists hooks that %s lacks: %s", artifactManifest, artifactCode, strings.Join(lost, ", ")).
+				at(artifactManifest)
+		}
+		description = promised
+	}
+	declared, err := readDeclaration(description.Definition)
+	if err != nil {
+		return err
+	}
+	if err := declared.check(); err != nil {
+		return err
+	}
+	app.HasAuth = len(declared.Auth) > 0
+	if app.Triggers, err = declared.triggers(out.source, app, description.Hooks); err != nil {
+		return err
+	}
+	return l.widen(ctx, out, declared.Auth)
+}
+
+// readIdentity reads either form of an app; the description is that of a built
+// one.
+func readIdentity(s *source) (*identity, *hook.Description, error) {
+	if isArtifact(s) {
+		return readArtifact(s)
+	}
+	id, err := readPackage(s)
+	return id, nil, err
+}
+
+// describe bundles the app and has the sandbox say what it declares. Hooks
+// given as paths are known only then; they are bundled in a second round.
+func (l *loader) describe(ctx context.Context, out *loaded, id *identity) (*hook.Description, error) {
+	description, err := l.describeWith(ctx, out, id, nil)
+	if err != nil {
+		return nil, err
+	}
+	declared, err := readDeclaration(description.Definition)
+	if err != nil {
+		return nil, err
+	}
+	if paths := declared.pathHooks(); len(paths) > 0 {
+		return l.describeWith(ctx, out, id, paths)
+	}
+	return description, nil
+}
+
+func (l *loader) describeWith(ctx context.Context, out *loaded, id *identity, modules []string) (*hook.Description, error) {
+	bundle, err := l.bundler.Bundle(ctx, out.dir, id.entry, modules)
+	if err != nil {
+		return nil, err
+	}
+	bundle.Allow = id.allow
+	out.app.Hash, out.bundle = bundle.Hash, bundle
+	description, err := l.runtime.Load(ctx, hook.AppRef{ID: id.id, Version: bundle.Hash}, bundle)
+	if err != nil {
+		return nil, err
+	}
+	out.ref = hook.AppRef{ID: id.id, Version: bundle.Hash}
+	return &description, nil
+}
+
+// widen gives the runtime the OAuth hosts too, which only the definition names.
+func (l *loader) widen(ctx context.Context, out *loaded, auth listOf) error {
+	allow := withOAuthHosts(out.app.Allow, auth)
+	if len(allow) == len(out.app.Allow) {
+		return nil
+	}
+	out.app.Allow, out.bundle.Allow = allow, allow
+	_, err := l.runtime.Load(ctx, out.ref, out.bundle)
+	return err
+}
+
+// Problem is one thing that an author should know of.
+type Problem struct {
+	// Code is a LoadError code; "warning" for what does not stop the app.
+	Code    string `json:"code"`
+	Where   string `json:"where,omitempty"`
+	Message string `json:"message"`
+	Stack   string `json:"stack,omitempty"`
+}
+
+// CodeWarning marks a Problem the app loads in spite of.
+const CodeWarning = "warning"
+
+// Report is what Check found.
+type Report struct {
+	App      *trigger.App
+	Ref      hook.AppRef // how to Invoke its hooks
+	Problems []Problem
+}
+
+// OK says whether the app loads.
+func (r *Report) OK() bool { return r.App.LoadError == "" }
+
+// Check loads one app's directory and lists every problem it can name.
+func Check(ctx context.Context, dir string, bundler Bundler, runtime Runtime) *Report {
+	l := &loader{bundler: bundler, runtime: runtime}
+	out := l.load(ctx, dir)
+	report := &Report{App: out.app, Ref: out.ref}
+	if out.err != nil {
+		report.Problems = append(report.Problems, problemsOf(out.err)...)
+		return report
+	}
+	for _, def := range out.app.Triggers {
+		report.Problems = append(report.Problems, warnings(out.source, def)...)
+	}
+	return report
+}
+
+// problemsOf lists one line for each line of a bundler's message.
+func problemsOf(err *LoadError) []Problem {
+	var problems []Problem
+	for line := range strings.Lines(err.Message) {
+		if line = strings.TrimSpace(line); line != "" {
+			problems = append(problems, Problem{Code: err.Code, Where: err.Where, Message: line})
+		}
+	}
+	if len(problems) > 0 {
+		problems[len(problems)-1].Stack = err.Stack
+	}
+	return problems
+}
+
+// warnings lists what the reference loader accepts and an author hardly meant.
+func warnings(s *source, def *trigger.Definition) []Problem {
+	var out []Problem
+	where := s.keyLine(def.Key)
+	warn := func(format string, args ...any) {
+		out = append(out, Problem{Code: CodeWarning, Where: where, Message: fmt.Sprintf("trigger %q ", def.Key) + fmt.Sprintf(format, args...)})
+	}
+	if def.Title == "" {
+		warn("has no title")
+	}
+	if !kebab().MatchString(def.Key) {
+		warn("has a key that is not lower case with dashes")
+	}
+	if def.Type == trigger.TypePoll && def.Has(trigger.HookHandleIngest) {
+		warn("polls, so its handleIngest is never called")
+	}
+	if def.Has(trigger.HookOnUnsubscribe) && !def.Has(trigger.HookOnSubscribe) {
+		warn("has onUnsubscribe without onSubscribe")
+	}
+	for _, field := range params.Warnings(def.Params) {
+		warn("param %s: %s", field.Path, field.Message)
+	}
+	return out
+}
