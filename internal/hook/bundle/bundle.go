@@ -48,7 +48,11 @@ func (e *Error) Error() string {
 	return "bundle app: " + strings.Join(lines, "; ")
 }
 
-const defaultEntry = "./index.ts"
+const (
+	defaultEntry = "./index.ts"
+	// startFile is the name of the generated module that imports all others.
+	startFile = "bundle.js"
+)
 
 // target is what the engine understands.
 const target = api.ES2022
@@ -155,7 +159,7 @@ func (m manifest) entry() string {
 func build(r resolver, entry string, allow, modules []string) (hook.Bundle, error) {
 	r.modules = append([]string{entry}, modules...)
 	result := api.Build(api.BuildOptions{
-		Stdin:         &api.StdinOptions{Contents: exportsOf(entry, modules), Sourcefile: "tocsin:app", ResolveDir: r.root, Loader: api.LoaderJS},
+		Stdin:         &api.StdinOptions{Contents: exportsOf(entry, modules), Sourcefile: startFile, ResolveDir: r.root, Loader: api.LoaderJS},
 		AbsWorkingDir: r.root,
 		Bundle:        true,
 		Format:        api.FormatIIFE,
@@ -214,7 +218,7 @@ func errorFrom(messages []api.Message) *Error {
 	e := &Error{}
 	for _, m := range messages {
 		p := Problem{Message: m.Text}
-		if m.Location != nil && m.Location.Namespace == "file" {
+		if m.Location != nil && m.Location.File != startFile {
 			p.File, p.Line, p.Column = path.Clean(filepath.ToSlash(m.Location.File)), m.Location.Line, m.Location.Column+1
 		}
 		e.Problems = append(e.Problems, p)

@@ -48,7 +48,7 @@ func (r resolver) resolve(args api.OnResolveArgs) (api.OnResolveResult, error) {
 	switch {
 	case args.Path == typesModule:
 		return api.OnResolveResult{Path: typesModule, Namespace: hostNamespace}, nil
-	case r.module != nil && args.Path == artifactFile && args.Importer == "<stdin>":
+	case r.module != nil && args.Path == artifactFile && args.Namespace != hostNamespace:
 		return api.OnResolveResult{Path: artifactResolved, Namespace: hostNamespace}, nil
 	case r.module != nil:
 		return api.OnResolveResult{}, fmt.Errorf("import of %q: a built app must not import anything", args.Path)
