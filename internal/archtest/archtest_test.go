@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	// Rules. None of them knows how anything is stored, sent or received.
 	"internal/apikey":      {"internal/ident", "internal/secret"},
 	"internal/config":      {"internal/secret"},
+	"internal/explain":     {"internal/trigger"},
 	"internal/manager":     {"internal/hook", "internal/ident", "internal/params", "internal/secret", "internal/trigger", "internal/triggercall"},
 	"internal/params":      {"internal/trigger"},
 	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger"},
@@ -49,6 +50,7 @@ var mayImport = map[string][]string{
 	// Programs join what they need; ingest and dispatcher never each other.
 	"cmd/tocsin":          {"db", "internal"},
 	"e2e":                 {"db", "internal"},
+	"examples":            {"internal"},
 	"services/dispatcher": {"internal"},
 	"services/ingest":     {"internal"},
 }
