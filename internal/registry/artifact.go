@@ -74,7 +74,6 @@ func readArtifact(s *source) (*identity, *hook.Description, error) {
 		return nil, nil, refuse(CodeInvalidManifest, "id and version are %s %s, but manifest's are %s %s", built.ID, built.Version, id.id, id.version).
 			at(artifactManifest)
 	}
-	id.entry = "./" + artifactCode
 	description, err := built.description()
 	if err != nil {
 		return nil, nil, err

@@ -8,16 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/params"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
-
-// hookKinds is TRIGGER_HOOK_KINDS (contract §1.4).
-func hookKinds() []string {
-	return []string{
-		trigger.HookOnSubscribe, trigger.HookOnUnsubscribe, trigger.HookHandleIngest, trigger.HookPoll, trigger.HookParseOutput,
-	}
-}
 
 // declaration is an AppDefinition without its functions.
 type declaration struct {
@@ -81,7 +75,7 @@ func (d *declaration) check() error {
 func (d *declaration) pathHooks() []string {
 	var paths []string
 	for _, t := range d.Triggers {
-		for _, kind := range hookKinds() {
+		for _, kind := range hook.Kinds() {
 			if p := textOf(t[kind]); p != "" && !slices.Contains(paths, p) {
 				paths = append(paths, p)
 			}
@@ -123,7 +117,7 @@ func definition(app *trigger.App, declared fields, key string, hooks []string) *
 		Params: declared["params"], Output: declared["output"], Sample: declared["sample"],
 		Host: hostData(declared), Hooks: map[string]bool{},
 	}
-	for _, kind := range hookKinds() {
+	for _, kind := range hook.Kinds() {
 		if slices.Contains(hooks, key+"/"+kind) {
 			def.Hooks[kind] = true
 		}
@@ -148,7 +142,7 @@ func checkForm(def *trigger.Definition) *LoadError {
 
 // lostPath refuses a path hook whose module exports no function to call.
 func lostPath(declared fields, def *trigger.Definition) *LoadError {
-	for _, kind := range hookKinds() {
+	for _, kind := range hook.Kinds() {
 		if p := textOf(declared[kind]); p != "" && !def.Has(kind) {
 			return refuse(CodeInvalidBundle, "the trigger %q takes %s from %s, which exports neither a default function nor %s", def.Key, kind, p, kind)
 		}

@@ -6,15 +6,31 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
+	"github.com/tocsin-dev/tocsin/internal/hook/bundle"
 	"github.com/tocsin-dev/tocsin/internal/params"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
-// Bundler makes one script of an app's entry module and of the modules that
-// hooks are named by. Its error is a *hook.Error whose message says file and
-// line.
+// Bundler makes one script of an app; Bundles is the real one.
 type Bundler interface {
-	Bundle(ctx context.Context, dir, entry string, modules []string) (hook.Bundle, error)
+	// Dir bundles a source directory's entry module, and the modules that hooks
+	// are named by.
+	Dir(dir string, modules ...string) (hook.Bundle, error)
+	// Artifact bundles a built app's module.
+	Artifact(module []byte, allow []string) (hook.Bundle, error)
+}
+
+// Bundles is the Bundler that package bundle is.
+type Bundles struct{}
+
+// Dir implements Bundler.
+func (Bundles) Dir(dir string, modules ...string) (hook.Bundle, error) {
+	return bundle.Dir(dir, modules...)
+}
+
+// Artifact implements Bundler.
+func (Bundles) Artifact(module []byte, allow []string) (hook.Bundle, error) {
+	return bundle.Artifact(module, allow)
 }
 
 // Runtime is the part of hook.Runtime that the registry calls.
@@ -54,6 +70,7 @@ func (l *loader) loadSource(ctx context.Context, dir string, s *source, err erro
 	}
 	if err != nil {
 		out.err = asLoadError(err)
+		out.err.locate(s)
 		out.app.Triggers = nil
 		out.app.LoadError = out.err.Error()
 	}
@@ -121,18 +138,25 @@ func (l *loader) describe(ctx context.Context, out *loaded, id *identity) (*hook
 }
 
 func (l *loader) describeWith(ctx context.Context, out *loaded, id *identity, modules []string) (*hook.Description, error) {
-	bundle, err := l.bundler.Bundle(ctx, out.dir, id.entry, modules)
+	made, err := l.bundle(out, id, modules)
 	if err != nil {
 		return nil, err
 	}
-	bundle.Allow = id.allow
-	out.app.Hash, out.bundle = bundle.Hash, bundle
-	description, err := l.runtime.Load(ctx, hook.AppRef{ID: id.id, Version: bundle.Hash}, bundle)
+	made.Allow = id.allow
+	out.app.Hash, out.bundle = made.Hash, made
+	description, err := l.runtime.Load(ctx, hook.AppRef{ID: id.id, Version: made.Hash}, made)
 	if err != nil {
 		return nil, err
 	}
-	out.ref = hook.AppRef{ID: id.id, Version: bundle.Hash}
+	out.ref = hook.AppRef{ID: id.id, Version: made.Hash}
 	return &description, nil
+}
+
+func (l *loader) bundle(out *loaded, id *identity, modules []string) (hook.Bundle, error) {
+	if isArtifact(out.source) {
+		return l.bundler.Artifact(out.source.files[artifactCode], id.allow)
+	}
+	return l.bundler.Dir(out.dir, modules...)
 }
 
 // widen gives the runtime the OAuth hosts too, which only the definition names.
@@ -183,16 +207,14 @@ func Check(ctx context.Context, dir string, bundler Bundler, runtime Runtime) *R
 	return report
 }
 
-// problemsOf lists one line for each line of a bundler's message.
+// problemsOf lists the bundler's problems one by one.
 func problemsOf(err *LoadError) []Problem {
-	var problems []Problem
-	for line := range strings.Lines(err.Message) {
-		if line = strings.TrimSpace(line); line != "" {
-			problems = append(problems, Problem{Code: err.Code, Where: err.Where, Message: line})
-		}
+	if err.Code != CodeInvalidBundle || len(err.Details) == 0 {
+		return []Problem{{Code: err.Code, Where: err.Where, Message: err.Message, Stack: err.Stack}}
 	}
-	if len(problems) > 0 {
-		problems[len(problems)-1].Stack = err.Stack
+	var problems []Problem
+	for _, cause := range err.Details {
+		problems = append(problems, Problem{Code: err.Code, Where: cause.Path, Message: cause.Message})
 	}
 	return problems
 }

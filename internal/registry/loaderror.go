@@ -3,9 +3,12 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"path"
+	"regexp"
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
+	"github.com/tocsin-dev/tocsin/internal/hook/bundle"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
@@ -63,6 +66,10 @@ func asLoadError(err error) *LoadError {
 	if errors.As(err, &own) {
 		return own
 	}
+	var bundled *bundle.Error
+	if errors.As(err, &bundled) {
+		return bundleError(bundled)
+	}
 	var hooked *hook.Error
 	if !errors.As(err, &hooked) {
 		return refuse(CodeInvalidBundle, "%s", err)
@@ -72,4 +79,31 @@ func asLoadError(err error) *LoadError {
 		message = hooked.Name + ": " + message
 	}
 	return &LoadError{Code: hooked.Code, Message: message, Stack: strings.TrimSpace(hooked.Stack)}
+}
+
+func bundleError(err *bundle.Error) *LoadError {
+	out := refuse(CodeInvalidBundle, "%s", strings.TrimPrefix(err.Error(), "bundle app: "))
+	for _, p := range err.Problems {
+		out.Details = append(out.Details, trigger.FieldError{Path: strings.TrimSuffix(p.String(), ": "+p.Message), Message: p.Message})
+		if p.File == "" {
+			out.Details[len(out.Details)-1].Path = ""
+		}
+	}
+	if len(err.Problems) == 1 {
+		out.Where, out.Message = out.Details[0].Path, out.Details[0].Message
+	}
+	return out
+}
+
+// locate names the first place of the stack that is one of the app's files.
+func (e *LoadError) locate(s *source) {
+	if e.Where != "" || s == nil {
+		return
+	}
+	for _, at := range regexp.MustCompile(`([\w./-]+\.[jt]sx?):(\d+)`).FindAllStringSubmatch(e.Stack, -1) {
+		if name := path.Clean(at[1]); s.has(name) {
+			e.Where = name + ":" + at[2]
+			return
+		}
+	}
 }

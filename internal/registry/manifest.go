@@ -14,7 +14,6 @@ import (
 type identity struct {
 	id, version, title, description string
 	allow                           []string
-	entry                           string
 	// manifest is the whole as one JSON object.
 	manifest json.RawMessage
 }
@@ -54,12 +53,7 @@ func readPackage(s *source) (*identity, error) {
 	for name, value := range block {
 		merged[name] = value
 	}
-	id, err := readManifest(s, merged, where)
-	if err != nil {
-		return nil, err
-	}
-	id.entry = entryOf(native, block)
-	return id, nil
+	return readManifest(s, merged, where)
 }
 
 // refuseDependencies: apps are self-contained (w6w hook runtime RFC).
@@ -107,15 +101,6 @@ func manifestBlock(s *source, native map[string]json.RawMessage) (map[string]jso
 	}
 	delete(joined, "manifest")
 	return joined, name, nil
-}
-
-func entryOf(native, block map[string]json.RawMessage) string {
-	for _, entry := range []string{textOf(block["entry"]), textOf(native["main"])} {
-		if entry != "" {
-			return entry
-		}
-	}
-	return "./index.ts"
 }
 
 // readManifest checks a manifest's fields; where is the file it stands in.

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
+	"github.com/tocsin-dev/tocsin/internal/hook/bundle"
 	"github.com/tocsin-dev/tocsin/internal/registry"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
@@ -33,16 +34,20 @@ type fakeCode struct {
 	loadFail error
 }
 
-func (f *fakeCode) Bundle(_ context.Context, dir, entry string, modules []string) (hook.Bundle, error) {
-	text, err := os.ReadFile(filepath.Join(dir, entry))
+func (f *fakeCode) Dir(dir string, modules ...string) (hook.Bundle, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "index.ts"))
 	if err != nil {
-		return hook.Bundle{}, &hook.Error{Code: hook.CodeInvalidBundle, Phase: "load", Message: entry + ":1:1: cannot be read"}
+		return hook.Bundle{}, &bundle.Error{Problems: []bundle.Problem{{File: "index.ts", Line: 1, Column: 1, Message: "cannot be read"}}}
 	}
 	for _, module := range modules {
 		text = append(text, []byte("\n// "+module)...)
 	}
-	sum := sha256.Sum256(text)
-	return hook.Bundle{JS: text, Hash: hex.EncodeToString(sum[:])}, nil
+	return f.Artifact(text, nil)
+}
+
+func (f *fakeCode) Artifact(module []byte, _ []string) (hook.Bundle, error) {
+	sum := sha256.Sum256(module)
+	return hook.Bundle{JS: module, Hash: hex.EncodeToString(sum[:])}, nil
 }
 
 func (f *fakeCode) Load(_ context.Context, ref hook.AppRef, bundle hook.Bundle) (hook.Description, error) {
@@ -156,7 +161,7 @@ func TestLoadErrors(t *testing.T) {
 		{"dependencies", []string{"package.json", pkg(`"license"`, `"devDependencies": {"a": "1"}, "license"`)}, "npm_dependencies_forbidden: package.json:2: package.json has devDependencies; apps bring no npm packages"},
 		{"empty dependencies are none", []string{"package.json", pkg(`"license"`, `"dependencies": {}, "license"`), "index.ts", described(`{}`)}, ""},
 		{"node_modules", []string{"package.json", packageJSON, "lib/node_modules/a/x.js", ""}, "npm_dependencies_forbidden: lib/node_modules: the app has a node_modules directory; apps bring no npm packages"},
-		{"no entry", []string{"package.json", packageJSON}, "invalid_bundle: ./index.ts:1:1: cannot be read"},
+		{"no entry", []string{"package.json", packageJSON}, "invalid_bundle: index.ts:1:1: cannot be read"},
 		{"the module throws", []string{"package.json", packageJSON, "index.ts", "x"}, "hook_threw: SyntaxError: bad"},
 		{"an action without key", []string{"package.json", packageJSON, "index.ts", described(`{"actions":[{"key":"a"},{}]}`)}, "invalid_action: actions[1] has no key"},
 		{"a health check without key", []string{"package.json", packageJSON, "index.ts", described(`{"healthChecks":[{}]}`)}, "invalid_health_check: healthChecks[0] has no key"},
