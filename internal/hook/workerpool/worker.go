@@ -309,7 +309,7 @@ func fetchError(ctx context.Context, err error) *hook.Error {
 	if ctx.Err() != nil {
 		return &hook.Error{Code: hook.CodeFetchTimeout, Message: "the call ended"}
 	}
-	return &hook.Error{Message: "fetch failed"}
+	return &hook.Error{Message: err.Error()}
 }
 
 // outbox is what waits to be written to a worker. add and flush never block;
