@@ -162,7 +162,7 @@ func TestLoadErrors(t *testing.T) {
 		{"empty dependencies are none", []string{"package.json", pkg(`"license"`, `"dependencies": {}, "license"`), "index.ts", described(`{}`)}, ""},
 		{"node_modules", []string{"package.json", packageJSON, "lib/node_modules/a/x.js", ""}, "npm_dependencies_forbidden: lib/node_modules: the app has a node_modules directory; apps bring no npm packages"},
 		{"no entry", []string{"package.json", packageJSON}, "invalid_bundle: index.ts:1:1: cannot be read"},
-		{"the module throws", []string{"package.json", packageJSON, "index.ts", "x"}, "hook_threw: SyntaxError: bad"},
+		{"the module throws", []string{"package.json", packageJSON, "index.ts", "x"}, "hook_threw: index.ts:3: SyntaxError: bad"},
 		{"an action without key", []string{"package.json", packageJSON, "index.ts", described(`{"actions":[{"key":"a"},{}]}`)}, "invalid_action: actions[1] has no key"},
 		{"a health check without key", []string{"package.json", packageJSON, "index.ts", described(`{"healthChecks":[{}]}`)}, "invalid_health_check: healthChecks[0] has no key"},
 		{"a health check twice", []string{"package.json", packageJSON, "index.ts", described(`{"healthChecks":[{"key":"a"},{"key":"a"}]}`)}, `invalid_health_check: the health check "a" is declared twice`},
@@ -367,7 +367,7 @@ func TestReload(t *testing.T) {
 	for _, app := range r.Apps() {
 		got = append(got, fmt.Sprintf("%s %s %.20s", app.ID, app.State, app.LoadError))
 	}
-	want := []string{"a active ", "b disabled ", "c active hook_threw: SyntaxEr", "com.example.built active ", "empty active missing_package_json"}
+	want := []string{"a active ", "b disabled ", "c active hook_threw: index.ts", "com.example.built active ", "empty active missing_package_json"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("apps (-want +got):\n%s", diff)
 	}
