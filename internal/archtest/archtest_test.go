@@ -21,21 +21,23 @@ const module = "github.com/tocsin-dev/tocsin/"
 // counts; a folder may always import itself.
 var mayImport = map[string][]string{
 	// Nouns and mechanisms that know nothing of the rest.
-	"db":                {},
-	"internal/archtest": {},
-	"internal/ident":    {},
-	"internal/obs":      {},
-	"internal/secret":   {},
-	"internal/trigger":  {},
+	"db":                   {},
+	"internal/archtest":    {},
+	"internal/ident":       {},
+	"internal/jsonpointer": {},
+	"internal/obs":         {},
+	"internal/secret":      {},
+	"internal/trigger":     {},
 
 	// Rules. None of them knows how anything is stored, sent or received.
 	"internal/apikey":      {"internal/ident", "internal/secret"},
 	"internal/config":      {"internal/secret"},
 	"internal/explain":     {"internal/trigger"},
-	"internal/manager":     {"internal/hook", "internal/ident", "internal/params", "internal/secret", "internal/trigger", "internal/triggercall"},
+	"internal/manager":     {"internal/hook", "internal/ident", "internal/jsonpointer", "internal/params", "internal/secret", "internal/trigger", "internal/triggercall", "internal/verify"},
 	"internal/params":      {"internal/trigger"},
-	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger"},
+	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger", "internal/verify"},
 	"internal/triggercall": {"internal/trigger"},
+	"internal/verify":      {"internal/jsonpointer", "internal/secret", "internal/trigger"},
 
 	// The outside world: hooks, what they fetch, engines.
 	"internal/egress": {"internal/hook", "internal/secret"},
@@ -92,7 +94,7 @@ M/services/ingest M/services/dispatcher/internal/dispatch
 M/internal/novelty`, "M/", module))
 	want := []string{
 		"internal/manager imports internal/store; internal/manager may import only " +
-			"[internal/hook internal/ident internal/params internal/secret internal/trigger internal/triggercall]",
+			"[internal/hook internal/ident internal/jsonpointer internal/params internal/secret internal/trigger internal/triggercall internal/verify]",
 		"internal/obs imports github.com/jackc/pgx/v5/pgxpool; only [internal/store internal/bell db e2e] may import github.com/jackc/pgx",
 		"services/ingest imports services/dispatcher/internal/dispatch; services/ingest may import only [internal]",
 		"internal/novelty has no rule; say in internal/archtest what it may import",
