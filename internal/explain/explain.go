@@ -82,6 +82,9 @@ func dispatching(d *trigger.EventDetail) string {
 }
 
 func received(d *trigger.EventDetail, ahead string) string {
+	if d.Lifecycle == trigger.LifecycleFailed || d.Lifecycle == trigger.LifecycleDeleted {
+		return "It will not run: its subscription is gone."
+	}
 	if reason := held(d); reason != "" {
 		return "It waits: " + reason
 	}
@@ -96,12 +99,8 @@ func received(d *trigger.EventDetail, ahead string) string {
 
 // held says what keeps every event of the subscription from running.
 func held(d *trigger.EventDetail) string {
-	switch d.Lifecycle {
-	case trigger.LifecycleReserved:
+	if d.Lifecycle == trigger.LifecycleReserved {
 		return "its subscription is still being created."
-	case trigger.LifecycleFailed, trigger.LifecycleDeleted:
-		return "its subscription is gone, so it will not run."
-	case trigger.LifecycleLive:
 	}
 	switch d.Delivery {
 	case trigger.DeliveryPaused:

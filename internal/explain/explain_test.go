@@ -61,7 +61,7 @@ func TestEachCaseHasItsSentence(t *testing.T) {
 			"It waits: its subscription is dead-lettered after an event that could not be delivered; resuming it lets its events run, oldest first.",
 		},
 		"subscription failed":  {summary{Status: trigger.StatusReceived, Delivery: trigger.DeliveryFailed}, "", "It waits: its subscription has failed; resuming it lets its events run, oldest first."},
-		"subscription deleted": {summary{Status: trigger.StatusReceived, Lifecycle: trigger.LifecycleDeleted}, "", "It waits: its subscription is gone, so it will not run."},
+		"subscription deleted": {summary{Status: trigger.StatusReceived, Lifecycle: trigger.LifecycleDeleted}, "", "It will not run: its subscription is gone."},
 		"being created":        {summary{Status: trigger.StatusReceived, Lifecycle: trigger.LifecycleReserved}, "", "It waits: its subscription is still being created."},
 		"behind": {
 			summary{Status: trigger.StatusReceived}, "evt_1",

@@ -85,3 +85,11 @@ func Version() string {
 	}
 	return version
 }
+
+// Sampled is a logger for what strangers or an outage can cause many times a
+// second: of each message, one line a second.
+func Sampled(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, 1, 0)
+	}))
+}

@@ -1,0 +1,57 @@
+// Package config is what ingest reads from its environment.
+package config
+
+import (
+	"io"
+
+	"github.com/tocsin-dev/tocsin/internal/config"
+	"github.com/tocsin-dev/tocsin/internal/secret"
+)
+
+// Config is every setting of ingest.
+type Config struct {
+	config.Service
+	IngestAddr   string
+	APIAddr      string
+	HostURL      string
+	MaxBody      int64
+	BootstrapKey secret.Text
+
+	set config.Set
+}
+
+// FromEnv reads the environment. The error lists everything that is wrong.
+func FromEnv(getenv func(string) string) (*Config, error) {
+	c := declared()
+	if err := c.set.FromEnv(getenv); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Help writes every setting with its default.
+func Help(w io.Writer) error { return declared().set.Help(w) }
+
+// Set is the table of settings, for the summary at start and the documentation.
+func (c *Config) Set() *config.Set { return &c.set }
+
+func declared() *Config {
+	c := &Config{}
+	config.Add(&c.set, &c.IngestAddr, config.Var{
+		Name: "INGEST_ADDR", Default: ":8080", Doc: "public listener: only /triggers/webhooks/*",
+	}, config.Listen())
+	config.Add(&c.set, &c.APIAddr, config.Var{
+		Name: "API_ADDR", Default: ":8081", Doc: "management listener: API, /metrics, /healthz, /readyz",
+	}, config.Listen())
+	config.Add(&c.set, &c.HostURL, config.Var{
+		Name: "HOST_URL", Default: "http://localhost:8080", Doc: "public origin; callback URLs are built from it, never from a request",
+	}, config.Origin())
+	config.Add(&c.set, &c.MaxBody, config.Var{
+		Name: "MAX_BODY_BYTES", Default: "1048576", Doc: "larger bodies are answered with 413",
+	}, config.Bytes(1, 256<<20))
+	c.Service.Bind(&c.set)
+	config.Add(&c.set, &c.BootstrapKey, config.Var{
+		Name: "BOOTSTRAP_API_KEY", Doc: "a management key accepted as tenant default with all scopes; for local use",
+	}, config.Secret("a key"))
+	return c
+}
