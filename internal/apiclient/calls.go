@@ -1,0 +1,225 @@
+package apiclient
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// App is one app as lists show it.
+type App struct {
+	ID           string    `json:"id"`
+	Version      string    `json:"version"`
+	Title        string    `json:"title"`
+	Description  string    `json:"description"`
+	State        string    `json:"state"`
+	LoadError    string    `json:"loadError"`
+	TriggerCount int       `json:"triggerCount"`
+	Triggers     []Trigger `json:"triggers"`
+}
+
+// Trigger is one trigger of an app.
+type Trigger struct {
+	Key          string          `json:"key"`
+	Title        string          `json:"title"`
+	Description  string          `json:"description"`
+	Type         string          `json:"type"`
+	RequiresAuth bool            `json:"requiresAuth"`
+	Params       json.RawMessage `json:"params"`
+}
+
+// Subscription is one subscription.
+type Subscription struct {
+	ID           string          `json:"id"`
+	AppID        string          `json:"appId"`
+	TriggerKey   string          `json:"triggerKey"`
+	ConnectionID string          `json:"connectionId"`
+	WorkflowID   string          `json:"workflowId"`
+	Params       json.RawMessage `json:"params"`
+	Enabled      bool            `json:"enabled"`
+	CallbackURL  string          `json:"callbackUrl"`
+	CreatedAt    string          `json:"createdAt"`
+	UpdatedAt    string          `json:"updatedAt"`
+}
+
+// NewSubscription asks for a subscription.
+type NewSubscription struct {
+	WorkflowID   string          `json:"workflowId"`
+	ConnectionID string          `json:"connectionId,omitempty"`
+	Params       json.RawMessage `json:"params,omitempty"`
+}
+
+// Event is one trigger event; the second half is set by Client.Event alone.
+type Event struct {
+	ID             string `json:"id"`
+	SubscriptionID string `json:"subscriptionId"`
+	Status         string `json:"status"`
+	Reason         string `json:"reason"`
+	Attempts       int    `json:"attempts"`
+	ReceivedAt     string `json:"receivedAt"`
+	DispatchedAt   string `json:"dispatchedAt"`
+	RunID          string `json:"runId"`
+
+	Call    json.RawMessage `json:"call"`
+	Payload json.RawMessage `json:"payload"`
+	Explain string          `json:"explain"`
+}
+
+// Run is one run of the embedded engine.
+type Run struct {
+	ID         string `json:"runId"`
+	WorkflowID string `json:"workflowId"`
+	Status     string `json:"status"`
+	Trigger    string `json:"trigger"`
+	EventID    string `json:"eventId"`
+	StartedAt  string `json:"startedAt"`
+	FinishedAt string `json:"finishedAt"`
+}
+
+// Page asks for one page of a list.
+type Page struct {
+	Limit  int
+	Cursor string
+}
+
+func (p Page) query() url.Values {
+	q := url.Values{}
+	if p.Limit > 0 {
+		q.Set("limit", strconv.Itoa(p.Limit))
+	}
+	if p.Cursor != "" {
+		q.Set("cursor", p.Cursor)
+	}
+	return q
+}
+
+// AppList is the answer of Apps.
+type AppList struct {
+	Apps []App `json:"apps"`
+}
+
+// Apps lists the apps.
+func (c *Client) Apps(ctx context.Context) (Answer[AppList], error) {
+	return get[AppList](ctx, c, "/apps", nil)
+}
+
+// AppDetail is the answer of App.
+type AppDetail struct {
+	App      App       `json:"app"`
+	Triggers []Trigger `json:"triggers"`
+}
+
+// App reads one app with its triggers.
+func (c *Client) App(ctx context.Context, id string) (Answer[AppDetail], error) {
+	return get[AppDetail](ctx, c, "/apps/"+url.PathEscape(id), nil)
+}
+
+// TriggerList is the answer of Triggers.
+type TriggerList struct {
+	Triggers []Trigger `json:"triggers"`
+}
+
+// Triggers lists an app's triggers.
+func (c *Client) Triggers(ctx context.Context, app string) (Answer[TriggerList], error) {
+	return get[TriggerList](ctx, c, "/apps/"+url.PathEscape(app)+"/triggers", nil)
+}
+
+// OneSubscription is the answer of the calls on one subscription.
+type OneSubscription struct {
+	Subscription Subscription `json:"subscription"`
+}
+
+// CreateSubscription subscribes a workflow to a trigger.
+func (c *Client) CreateSubscription(ctx context.Context, app, key string, wanted NewSubscription) (Answer[OneSubscription], error) {
+	path := "/apps/" + url.PathEscape(app) + "/triggers/" + url.PathEscape(key) + "/subscriptions"
+	return ask[OneSubscription](ctx, c, http.MethodPost, path, nil, wanted)
+}
+
+// Subscription reads one subscription.
+func (c *Client) Subscription(ctx context.Context, id string) (Answer[OneSubscription], error) {
+	return get[OneSubscription](ctx, c, "/subscriptions/"+url.PathEscape(id), nil)
+}
+
+// SubscriptionList is the answer of Subscriptions.
+type SubscriptionList struct {
+	Subscriptions []Subscription `json:"subscriptions"`
+	NextCursor    string         `json:"nextCursor"`
+}
+
+// Subscriptions lists a workflow's subscriptions, or all when workflow is "".
+func (c *Client) Subscriptions(ctx context.Context, workflow string, page Page) (Answer[SubscriptionList], error) {
+	path := "/subscriptions"
+	if workflow != "" {
+		path = "/workflows/" + url.PathEscape(workflow) + "/subscriptions"
+	}
+	return get[SubscriptionList](ctx, c, path, page.query())
+}
+
+// SetEnabled pauses or resumes a subscription.
+func (c *Client) SetEnabled(ctx context.Context, id string, enabled bool) (Answer[OneSubscription], error) {
+	body := map[string]bool{"enabled": enabled}
+	return ask[OneSubscription](ctx, c, http.MethodPatch, "/subscriptions/"+url.PathEscape(id), nil, body)
+}
+
+// DeleteSubscription unsubscribes.
+func (c *Client) DeleteSubscription(ctx context.Context, id string) (json.RawMessage, error) {
+	return c.Do(ctx, http.MethodDelete, "/subscriptions/"+url.PathEscape(id), nil, nil)
+}
+
+// EventList is the answer of Events.
+type EventList struct {
+	Events     []Event `json:"events"`
+	NextCursor string  `json:"nextCursor"`
+}
+
+// Events lists a subscription's events, newest first; status "" is any.
+func (c *Client) Events(ctx context.Context, subscription, status string, page Page) (Answer[EventList], error) {
+	query := page.query()
+	if status != "" {
+		query.Set("status", status)
+	}
+	return get[EventList](ctx, c, "/subscriptions/"+url.PathEscape(subscription)+"/events", query)
+}
+
+// OneEvent is the answer of Event.
+type OneEvent struct {
+	Event Event `json:"event"`
+}
+
+// Event reads one event with its call, payload and attempts.
+func (c *Client) Event(ctx context.Context, id string) (Answer[OneEvent], error) {
+	return get[OneEvent](ctx, c, "/trigger-events/"+url.PathEscape(id), nil)
+}
+
+// RawEvent reads the exact bytes of an event's request.
+func (c *Client) RawEvent(ctx context.Context, id string) ([]byte, error) {
+	return c.Do(ctx, http.MethodGet, "/trigger-events/"+url.PathEscape(id)+"/raw", nil, nil)
+}
+
+// Requeue gives a failed event a new set of attempts.
+func (c *Client) Requeue(ctx context.Context, id string) (json.RawMessage, error) {
+	return c.Do(ctx, http.MethodPost, "/trigger-events/"+url.PathEscape(id)+"/requeue", nil, nil)
+}
+
+// OneRun is the answer of Run.
+type OneRun struct {
+	Run Run `json:"run"`
+}
+
+// Run reads one run.
+func (c *Client) Run(ctx context.Context, id string) (Answer[OneRun], error) {
+	return get[OneRun](ctx, c, "/runs/"+url.PathEscape(id), nil)
+}
+
+// RunList is the answer of Runs.
+type RunList struct {
+	Runs       []Run  `json:"runs"`
+	NextCursor string `json:"nextCursor"`
+}
+
+// Runs lists a workflow's runs, newest first.
+func (c *Client) Runs(ctx context.Context, workflow string, page Page) (Answer[RunList], error) {
+	return get[RunList](ctx, c, "/workflows/"+url.PathEscape(workflow)+"/runs", page.query())
+}
