@@ -27,7 +27,7 @@ func mapStack(stack string, sourceMap []byte) string {
 	}
 	var out []string
 	for _, line := range strings.Split(strings.TrimRight(stack, "\n"), "\n") {
-		if strings.Contains(line, "(host:") || strings.Contains(line, "at host:") {
+		if strings.Contains(line, "(host:") || strings.HasSuffix(line, "at call (native)") {
 			continue
 		}
 		out = append(out, framePlace.ReplaceAllStringFunc(line, places.replace))
