@@ -1,0 +1,45 @@
+import type { AppDefinition } from "@w6w/types";
+
+// A list of what to do comes with each call or subscription, so that the suite says in one place
+// what a hook does and what follows from it.
+export default {
+  triggers: [
+    { key: "plain", title: "No hooks" },
+    {
+      key: "parsed",
+      title: "Ingest parser",
+      handleIngest({ raw, params, state, subscriptionId }) {
+        if (raw.body?.throw) throw new Error(raw.body.throw);
+        if (raw.body?.result !== undefined) return raw.body.result;
+        return [{ raw, params, state, subscriptionId }];
+      },
+    },
+    {
+      key: "managed",
+      title: "Registered at a vendor",
+      params: [
+        { key: "channel", label: "Channel", type: "string", required: true },
+        { key: "refuse", label: "Refuse", type: "string" },
+        { key: "stubborn", label: "Refuse to go", type: "boolean", default: false },
+      ],
+      async onSubscribe({ params, subscriptionId, callbackUrl, hostUrl, hostContext }) {
+        if (params.refuse) throw new Error(params.refuse);
+        return { params, subscriptionId, callbackUrl, hostUrl, hostContext };
+      },
+      async onUnsubscribe({ params, state }) {
+        if (params.stubborn) throw new Error("the vendor says no to " + state.subscriptionId.slice(0, 4));
+      },
+      handleIngest({ state }) {
+        return [{ state }];
+      },
+    },
+    {
+      key: "output",
+      title: "Output parser",
+      parseOutput({ call, normalized, subscriptionId }) {
+        if (normalized.throw) throw new Error(normalized.throw);
+        return { call, normalized, subscriptionId, parsed: true };
+      },
+    },
+  ],
+} satisfies AppDefinition;
