@@ -82,14 +82,20 @@ await() {
 
 # subscription NAME ARGUMENTS…: the id of this checkout's subscription, made if the database lacks it.
 subscription() {
-  local file=$run/$1.subscription id
+  local file=$run/$1.subscription id status=0
   shift
   id=$(cat "$file" 2>/dev/null) || id=
-  if [ -z "$id" ] || ! "$root/bin/tocsin" subscriptions show "$id" --json >/dev/null 2>&1; then
-    id=$("$root/bin/tocsin" subscriptions create "$@" --json | sed -n 's/.*"id": *"\(sub_[^"]*\)".*/\1/p' | head -n 1)
-    [ -n "$id" ] || die "the subscription could not be made"
-    (umask 077 && echo "$id" >"$file")
+  if [ -n "$id" ]; then
+    "$root/bin/tocsin" subscriptions show "$id" --json >/dev/null 2>"$run/tocsin.log" || status=$?
+    case $status in
+      0) echo "$id" && return ;;
+      3) ;; # no such subscription: another database
+      *) cat "$run/tocsin.log" >&2 && die "the subscription could not be looked up" ;;
+    esac
   fi
+  id=$("$root/bin/tocsin" subscriptions create "$@" --json | sed -n 's/.*"id": *"\(sub_[^"]*\)".*/\1/p' | head -n 1)
+  [ -n "$id" ] || die "the subscription could not be made"
+  (umask 077 && echo "$id" >"$file")
   echo "$id"
 }
 
@@ -138,7 +144,7 @@ ENV
 
 receiver=$(subscription receiver io.tocsin.example.receiver call --workflow wf_hello)
 github_secret=$(secret github-secret)
-github=$(subscription github io.tocsin.example.github delivery --workflow wf_github --param "secret=$github_secret")
+github=$(subscription github io.tocsin.example.github delivery --workflow wf_github --param-file "secret=$root/.local/github-secret")
 
 delivery='{"action":"opened","repository":{"full_name":"octo-org/octo-repo"},"sender":{"login":"octocat"}}'
 cat <<TEXT
