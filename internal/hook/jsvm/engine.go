@@ -32,6 +32,7 @@ type engine struct {
 	stopped   bool         // one of the two interrupted JS
 
 	memoryLimit int64
+	starvedAt   uintptr // C memory: not zero once an allocation was refused
 
 	// hostCall answers a host function; it owns nothing it is given.
 	hostCall func(op int32, args []value) value
@@ -50,6 +51,7 @@ func newEngine(memoryLimit int64) (*engine, error) {
 		e.tls.Close()
 		return nil, errors.New("create JS runtime: out of memory")
 	}
+	e.watchMemory()
 	e.limitMemory(memoryLimit)
 	// Slots of the emulated C stack, about one per JS call: the depth at which
 	// recursion throws instead of growing the goroutine's stack for ever.
@@ -57,6 +59,7 @@ func newEngine(memoryLimit int64) (*engine, error) {
 	e.ctx = quickjs.XJS_NewContext(e.tls, e.rt)
 	if e.ctx == 0 {
 		quickjs.XJS_FreeRuntime(e.tls, e.rt)
+		libc.Xfree(nil, e.starvedAt)
 		e.tls.Close()
 		return nil, errors.New("create JS context: out of memory")
 	}
@@ -71,7 +74,67 @@ func (e *engine) close() {
 	engines.Delete(e.ctx)
 	quickjs.XJS_FreeContext(e.tls, e.ctx)
 	quickjs.XJS_FreeRuntime(e.tls, e.rt)
+	libc.Xfree(nil, e.starvedAt)
 	e.tls.Close()
+}
+
+// watchMemory makes the engine remember that memory ran out. JS may catch the
+// error, and with no memory left for one the engine throws null.
+func (e *engine) watchMemory() {
+	runtime := (*quickjs.TJSRuntime)(memoryAt(e.rt))
+	e.starvedAt = libc.Xcalloc(nil, 1, quickjs.Tsize_t(unsafe.Sizeof(e.starvedAt)))
+	if e.starvedAt == 0 {
+		panic("jsvm: out of memory")
+	}
+	runtime.Fmalloc_ctx.Fmalloc_state.Fopaque = e.starvedAt
+	runtime.Fmalloc_ctx.Fmf.Fjs_malloc = funcPointer(allocate)
+	runtime.Fmalloc_ctx.Fmf.Fjs_realloc = funcPointer(reallocate)
+}
+
+// starved reports whether an allocation was refused since the last forgive.
+func (e *engine) starved() bool { return *(*uintptr)(memoryAt(e.starvedAt)) != 0 }
+
+func (e *engine) forgive() { *(*uintptr)(memoryAt(e.starvedAt)) = 0 }
+
+// blockOverhead is what the engine counts for each block beside its size.
+const blockOverhead = quickjs.MMALLOC_OVERHEAD
+
+func allocate(tls *libc.TLS, state uintptr, size quickjs.Tsize_t) uintptr {
+	s := (*quickjs.TJSMallocState)(memoryAt(state))
+	if s.Fmalloc_size+size <= s.Fmalloc_limit {
+		if p := libc.Xmalloc(tls, size); p != 0 {
+			s.Fmalloc_count++
+			s.Fmalloc_size += libc.Xmalloc_usable_size(tls, p) + blockOverhead
+			return p
+		}
+	}
+	*(*uintptr)(memoryAt(s.Fopaque)) = 1
+	return 0
+}
+
+func reallocate(tls *libc.TLS, state, block uintptr, size quickjs.Tsize_t) uintptr {
+	s := (*quickjs.TJSMallocState)(memoryAt(state))
+	switch {
+	case block == 0 && size == 0:
+		return 0
+	case block == 0:
+		return allocate(tls, state, size)
+	}
+	old := libc.Xmalloc_usable_size(tls, block)
+	if size == 0 {
+		s.Fmalloc_count--
+		s.Fmalloc_size -= old + blockOverhead
+		libc.Xfree(tls, block)
+		return 0
+	}
+	if s.Fmalloc_size+size-old <= s.Fmalloc_limit {
+		if p := libc.Xrealloc(tls, block, size); p != 0 {
+			s.Fmalloc_size += libc.Xmalloc_usable_size(tls, p) - old
+			return p
+		}
+	}
+	*(*uintptr)(memoryAt(s.Fopaque)) = 1
+	return 0
 }
 
 func (e *engine) limitMemory(limit int64) {
@@ -369,9 +432,6 @@ func (e *engine) runJobs() {
 type thrown struct{ Name, Message, Stack string }
 
 func (t *thrown) Error() string { return t.Name + ": " + t.Message }
-
-// outOfMemory reports whether the engine itself threw for want of memory.
-func (t *thrown) outOfMemory() bool { return t.Name == "InternalError" && t.Message == "out of memory" }
 
 func (e *engine) takeException() *thrown {
 	v := quickjs.XJS_GetException(e.tls, e.ctx)

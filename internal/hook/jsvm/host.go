@@ -130,10 +130,10 @@ func (vm *VM) failed(args arguments) (value, error) {
 		failure.Phase = "resolution"
 	}
 	if failure.Name == "InternalError" {
-		// Out of memory or stack: the app may be anywhere in its own code.
+		// Out of time or stack: the app may be anywhere in its own code.
 		vm.broken = true
-		if failure.Message == "out of memory" {
-			failure = memoryError()
+		if vm.engine.due() {
+			failure = timeoutError()
 		}
 	}
 	vm.outcome = &Outcome{Err: failure}

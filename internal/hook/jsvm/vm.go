@@ -212,6 +212,7 @@ func (vm *VM) Start(call hook.Call, host Host, deadline time.Time, cancelled *at
 	vm.callNumber++
 	e.deadline, e.cancelled, e.stopped = deadline, cancelled, false
 	e.limitMemory(call.Limits.MemBytes)
+	e.forgive()
 
 	input := null
 	if len(call.Input) > 0 {
@@ -321,6 +322,12 @@ func (vm *VM) enter(f value, args ...value) {
 			Code: hook.CodeUnsettled, Phase: phaseExecute, Message: "the hook waits for a promise that nothing can settle",
 		}}
 	}
+	if e.starved() {
+		vm.broken = true
+		if vm.outcome != nil && vm.outcome.Err != nil && vm.outcome.Err.Code != hook.CodeTimeout {
+			vm.outcome = &Outcome{Err: memoryError()}
+		}
+	}
 }
 
 // Expire ends a call whose deadline passed while it waited.
@@ -384,10 +391,10 @@ func (vm *VM) errorOf(err error) *hook.Error {
 	switch {
 	case vm.engine.stopped:
 		return timeoutError()
+	case vm.engine.starved():
+		return memoryError()
 	case !errors.As(err, &t):
 		return &hook.Error{Code: hook.CodeThrew, Phase: phaseExecute, Message: err.Error()}
-	case t.outOfMemory():
-		return memoryError()
 	}
 	return &hook.Error{Code: hook.CodeThrew, Phase: phaseExecute, Name: t.Name, Message: t.Message, Stack: t.Stack}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/hook/workerpool"
@@ -114,26 +113,6 @@ func TestHookIsCalledOnItsTriggerWithInputAndContext(t *testing.T) {
 			t.Errorf("%s: got %s, %v, want %s", name, got, err, want)
 		}
 	}
-}
-
-func TestEndlessLoopIsStopped(t *testing.T) {
-	t.Parallel()
-	pool := newPool(t, &fakeHost{}, workerpool.Options{Workers: 1, Limits: hook.Limits{Wall: 300 * time.Millisecond, Grace: 2 * time.Second}})
-	bad := loadHooks(t, pool, "app.bad", `loop() { for (;;) {} }`)
-	good := loadHooks(t, pool, "app.good", `ok() { return 1; }`)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_, err := invoke(t, pool, bad, "loop", `null`)
-		if hook.CodeOf(err) != hook.CodeTimeout {
-			t.Errorf("%v", err)
-		}
-	})
-	for range 20 {
-		if got, err := invoke(t, pool, good, "ok", `null`); err != nil || got != "1" {
-			t.Errorf("got %s %v", got, err)
-		}
-	}
-	wg.Wait()
 }
 
 func BenchmarkPassthrough(b *testing.B) {
