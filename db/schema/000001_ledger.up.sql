@@ -69,6 +69,21 @@ CREATE INDEX subscriptions_reserved ON subscriptions (created_at) WHERE lifecycl
 CREATE INDEX subscriptions_ended ON subscriptions (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX subscriptions_workflow ON subscriptions (tenant, workflow_id, sid) WHERE lifecycle = 'live';
 
+-- When a poll subscription is checked next. A check holds the row by token and
+-- lease, so that replicas make one check an interval and none overlaps.
+CREATE TABLE polls (
+    sid         bigint      PRIMARY KEY,
+    interval_ms bigint      NOT NULL,
+    due_at      timestamptz NOT NULL DEFAULT now(),
+    token       text,
+    lease_until timestamptz,
+    failures    integer     NOT NULL DEFAULT 0,
+    checked_at  timestamptz,
+    error_code  text,
+    error       text
+) WITH (fillfactor = 50);
+CREATE INDEX polls_due ON polls (due_at);
+
 -- The ledger: append-only. A call's first row carries the call; call_id of the
 -- other rows names it. initial_status is what ingest decided. Where an event
 -- stands since then follows from which other table it lies in (view

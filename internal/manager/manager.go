@@ -14,7 +14,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
-// Config of a TriggerManager. Every field but HookTimeout and Log is required.
+// Config of a TriggerManager. Store to HostURL are required.
 type Config struct {
 	Store     Store
 	Apps      Apps
@@ -24,7 +24,11 @@ type Config struct {
 	HostURL string
 	// HookTimeout bounds one hook call; 0 means 30 s.
 	HookTimeout time.Duration
-	Log         *zap.Logger
+	// PollInterval is a poll's interval when none is asked for, 0 means 1 min;
+	// PollFloor is the least, 0 means 10 s.
+	PollInterval time.Duration
+	PollFloor    time.Duration
+	Log          *zap.Logger
 }
 
 // TriggerManager is the RFC's §TriggerManager. It is safe for concurrent use.
@@ -36,6 +40,8 @@ type TriggerManager struct {
 	hostURL   string
 	limits    hook.Limits
 	log       *zap.Logger
+
+	pollDefault, pollFloor time.Duration
 }
 
 // New makes a TriggerManager.
@@ -46,7 +52,14 @@ func New(cfg Config) *TriggerManager {
 	if cfg.HookTimeout == 0 {
 		cfg.HookTimeout = 30 * time.Second
 	}
+	if cfg.PollInterval == 0 {
+		cfg.PollInterval = time.Minute
+	}
+	if cfg.PollFloor == 0 {
+		cfg.PollFloor = 10 * time.Second
+	}
 	return &TriggerManager{
+		pollDefault: cfg.PollInterval, pollFloor: cfg.PollFloor,
 		store: cfg.Store, apps: cfg.Apps, hooks: cfg.Hooks, workflows: cfg.Workflows,
 		hostURL: strings.TrimRight(cfg.HostURL, "/"), limits: hook.Limits{Wall: cfg.HookTimeout}, log: cfg.Log,
 	}

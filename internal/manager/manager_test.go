@@ -76,6 +76,12 @@ func TestTheManagerKeepsTheRFC(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
+			ElapsePolls: func(t *testing.T) {
+				t.Helper()
+				if _, err := conn.Exec(t.Context(), "UPDATE polls SET due_at = now()"); err != nil {
+					t.Fatal(err)
+				}
+			},
 			SetApp: func(t *testing.T, state trigger.AppState) {
 				t.Helper()
 				if err := s.SetAppState(t.Context(), "io.tocsin.test.suite", state); err != nil {

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
@@ -39,6 +40,11 @@ type Store interface {
 	ClaimDue(ctx context.Context, claim trigger.ClaimRequest) ([]*trigger.PendingEvent, error)
 	// Settle ends claims: fenced, all outcomes of one claim together.
 	Settle(ctx context.Context, outcomes []trigger.Outcome) (lost []*trigger.PendingEvent, err error)
+	// ClaimPolls takes due checks under a lease.
+	ClaimPolls(ctx context.Context, limit int, lease time.Duration) ([]*trigger.DuePoll, error)
+	// EndPoll ends a check; false when its lease was lost. A negative wait
+	// keeps to the interval.
+	EndPoll(ctx context.Context, poll *trigger.DuePoll, failure *trigger.StepError, wait time.Duration) (held bool, err error)
 	// StoredCall reads the masked call of an event.
 	StoredCall(ctx context.Context, eventID string) (*trigger.StoredCall, error)
 }

@@ -22,6 +22,8 @@ type SubscribeRequest struct {
 	ConnectionID string          // "" when none
 	Params       json.RawMessage // as supplied
 	Host         json.RawMessage // overrides of the trigger's host-side data
+	// PollInterval asks for a poll's interval; 0 takes the host's default.
+	PollInterval time.Duration
 }
 
 // HookFailedError is a hook of the app, or the vendor behind it, that refused.
@@ -82,10 +84,25 @@ func (m *TriggerManager) resolve(ctx context.Context, tenant string, def *trigge
 	if !known {
 		return nil, trigger.ErrUnknownWorkflow
 	}
+	interval := time.Duration(0)
+	if def.Type == trigger.TypePoll {
+		interval = m.pollInterval(request.PollInterval, def.MinInterval)
+	}
 	return &trigger.Subscription{
-		ID: trigger.NewSubscriptionID(), Tenant: tenant, AppID: def.AppID, TriggerKey: def.Key, ConnectionID: request.ConnectionID,
+		PollInterval: interval,
+		ID:           trigger.NewSubscriptionID(), Tenant: tenant, AppID: def.AppID, TriggerKey: def.Key, ConnectionID: request.ConnectionID,
 		WorkflowID: request.WorkflowID, Params: resolved, Host: request.Host,
 	}, nil
+}
+
+// pollInterval is what was asked for, or the default, but not below the
+// vendor's floor nor the host's (amendment §Polling: “the larger of the two
+// applies”).
+func (m *TriggerManager) pollInterval(asked, vendor time.Duration) time.Duration {
+	if asked <= 0 {
+		asked = m.pollDefault
+	}
+	return max(asked, vendor, m.pollFloor)
 }
 
 // abandon takes a reservation back, also when the caller has gone, and gives

@@ -81,7 +81,7 @@ func (db *DB) SaveCall(ctx context.Context, record *trigger.CallRecord) (*trigge
 // seal does in the caller's goroutine what does not need the writer.
 func (db *DB) seal(ctx context.Context, record *trigger.CallRecord) *pendingCall {
 	p := &pendingCall{ctx: ctx, record: record, done: make(chan callResult, 1)}
-	if record.Of == "" && record.Call != nil {
+	if record.Of == "" && record.Call.Source != trigger.SourcePoll {
 		body := record.Call.Body
 		if body == nil {
 			body = []byte{}
@@ -110,16 +110,18 @@ func (db *DB) writerOf(id trigger.SubscriptionID) *writer {
 func (db *DB) savePoll(ctx context.Context, p *pendingCall) (*trigger.SavedCall, error) {
 	var saved *trigger.SavedCall
 	err := db.inTx(ctx, func(tx pgx.Tx) error {
-		results, err := db.writeCalls(ctx, tx, []*pendingCall{p}, true)
-		if err != nil {
-			return err
+		if saved = new(trigger.SavedCall); len(p.events) > 0 {
+			results, err := db.writeCalls(ctx, tx, []*pendingCall{p}, true)
+			if err != nil {
+				return err
+			}
+			if results[0].err != nil {
+				return results[0].err
+			}
+			saved = results[0].saved
 		}
-		if results[0].err != nil {
-			return results[0].err
-		}
-		saved = results[0].saved
 		s := p.record.Subscription
-		_, err = db.queries.SubscriptionSetHookState(ctx, tx, &dbsqlc.SubscriptionSetHookStateParams{
+		_, err := db.queries.SubscriptionSetHookState(ctx, tx, &dbsqlc.SubscriptionSetHookStateParams{
 			HookState: db.keys.Seal(sealState, p.record.NextState), Sid: s.SID, Version: s.Version,
 		})
 		return notFound("save poll state", err, trigger.ErrConflict)

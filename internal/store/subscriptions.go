@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tocsin-dev/tocsin/internal/store/internal/dbsqlc"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
@@ -37,8 +39,15 @@ func orObject(text json.RawMessage) []byte {
 // ActivateSubscription makes a reserved row live with the state that
 // onSubscribe returned. trigger.ErrConflict when it is no longer reserved.
 func (db *DB) ActivateSubscription(ctx context.Context, s *trigger.Subscription, state json.RawMessage) error {
-	row, err := db.queries.SubscriptionActivate(ctx, db.pool, &dbsqlc.SubscriptionActivateParams{
-		Sid: s.SID, HookState: db.keys.Seal(sealState, state),
+	var row *dbsqlc.SubscriptionActivateRow
+	err := db.inTx(ctx, func(tx pgx.Tx) (err error) {
+		row, err = db.queries.SubscriptionActivate(ctx, tx, &dbsqlc.SubscriptionActivateParams{
+			Sid: s.SID, HookState: db.keys.Seal(sealState, state),
+		})
+		if err != nil || s.PollInterval == 0 {
+			return err
+		}
+		return db.queries.PollSchedule(ctx, tx, &dbsqlc.PollScheduleParams{Sid: s.SID, IntervalMs: s.PollInterval.Milliseconds()})
 	})
 	if err != nil {
 		return notFound("activate subscription", err, trigger.ErrConflict)
@@ -68,6 +77,9 @@ func (db *DB) endSubscription(ctx context.Context, s *trigger.Subscription, to t
 		return notFound("end subscription", err, trigger.ErrUnknownSubscription)
 	}
 	db.cache.forget(s.ID)
+	if err := db.queries.PollForget(ctx, db.pool, s.SID); err != nil {
+		return failed("end subscription", err)
+	}
 	if _, err := db.queries.QueueSweepEnded(ctx, db.pool); err != nil {
 		return failed("end subscription", err)
 	}

@@ -150,8 +150,11 @@ type Subscription struct {
 	Delivery  DeliveryState
 	Lifecycle Lifecycle
 	Version   int64 // grows with every change of the row
-	CreatedAt time.Time
-	UpdatedAt time.Time
+	// PollInterval schedules the checks of a poll subscription when it becomes
+	// live; 0 for the webhook form.
+	PollInterval time.Duration
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
 }
 
 // Enabled is the RFC's flag.

@@ -29,6 +29,8 @@ type Bundle struct {
 	Rows func(t *testing.T, id trigger.SubscriptionID) int
 	// Elapse moves the waits of all open events into the past.
 	Elapse func(t *testing.T)
+	// ElapsePolls makes every poll due.
+	ElapsePolls func(t *testing.T)
 	// SetApp sets the operator's word on the app.
 	SetApp func(t *testing.T, state trigger.AppState)
 }
@@ -43,26 +45,30 @@ const (
 // knows the workflow "wf_known" only.
 func Exercise(t *testing.T, setup func(t *testing.T) *Bundle) {
 	for name, test := range map[string]func(*testing.T, *Bundle){
-		"subscribe keeps the state that onSubscribe returned":         subscribeKeepsState,
-		"subscribe leaves nothing when onSubscribe throws":            subscribeThrows,
-		"subscribe validates params, trigger and workflow":            subscribeValidates,
-		"unsubscribe deletes even when the hook fails":                unsubscribeDeletes,
-		"subscriptions are read by their tenant alone":                subscriptionsAreTheTenants,
-		"ingest persists every event before it returns":               ingestPersists,
-		"ingest without a parser takes the body as the event":         ingestBody,
-		"ingest keeps a call whose parser throws as one failed row":   ingestThrows,
-		"ingest keeps a call without events as one ignored row":       ingestEmpty,
-		"ingest answers what the parser asks for":                     ingestResponds,
-		"ingest shows the parser the whole call and stores it masked": ingestMasks,
-		"ingest ignores the calls of archived and disabled apps":      ingestIgnores,
-		"drainPending never gives an event twice":                     drainDisjoint,
-		"drainPending is first in, first out among what is due":       drainFIFO,
-		"drainPending skips disabled subscriptions and loses nothing": drainDisabled,
-		"markDispatched retries with 5, 10, 20, 40 s and then fails":  markRetries,
-		"markDispatched fails at once what cannot be retried":         markNonRetryable,
-		"parseOutput makes the payload, from the masked call":         parseOutput,
-		"parseOutput's throw is a retryable failure":                  parseOutputThrows,
-		"parseOutput is optional: the event is the stored value":      parseOutputAbsent,
+		"subscribe keeps the state that onSubscribe returned":          subscribeKeepsState,
+		"subscribe leaves nothing when onSubscribe throws":             subscribeThrows,
+		"subscribe validates params, trigger and workflow":             subscribeValidates,
+		"unsubscribe deletes even when the hook fails":                 unsubscribeDeletes,
+		"subscriptions are read by their tenant alone":                 subscriptionsAreTheTenants,
+		"ingest persists every event before it returns":                ingestPersists,
+		"ingest without a parser takes the body as the event":          ingestBody,
+		"ingest keeps a call whose parser throws as one failed row":    ingestThrows,
+		"ingest keeps a call without events as one ignored row":        ingestEmpty,
+		"ingest answers what the parser asks for":                      ingestResponds,
+		"ingest shows the parser the whole call and stores it masked":  ingestMasks,
+		"ingest ignores the calls of archived and disabled apps":       ingestIgnores,
+		"drainPending never gives an event twice":                      drainDisjoint,
+		"drainPending is first in, first out among what is due":        drainFIFO,
+		"drainPending skips disabled subscriptions and loses nothing":  drainDisabled,
+		"markDispatched retries with 5, 10, 20, 40 s and then fails":   markRetries,
+		"markDispatched fails at once what cannot be retried":          markNonRetryable,
+		"parseOutput makes the payload, from the masked call":          parseOutput,
+		"parseOutput's throw is a retryable failure":                   parseOutputThrows,
+		"poll commits nextState with its events":                       pollMoves,
+		"poll that throws moves nothing and waits longer":              pollThrows,
+		"poll is made once an interval across processes":               pollOnce,
+		"poll is not run for disabled subscriptions and archived apps": pollSkipped,
+		"parseOutput is optional: the event is the stored value":       parseOutputAbsent,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -512,5 +518,120 @@ func parseOutputAbsent(t *testing.T, b *Bundle) {
 	payload, parsed, failure := b.Manager.ParseOutput(t.Context(), b.drain(t, b.Manager, 1)[0])
 	if failure != nil || parsed || string(payload) != `{"n":1.0}` {
 		t.Errorf("%s %v %v", payload, parsed, failure)
+	}
+}
+
+// polls makes every check that is due and gives how many there were.
+func (b *Bundle) polls(t *testing.T, m *manager.TriggerManager) int {
+	t.Helper()
+	due, err := m.DuePolls(t.Context(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, poll := range due {
+		m.Poll(t.Context(), poll)
+	}
+	return len(due)
+}
+
+func (b *Bundle) state(t *testing.T, s *trigger.Subscription) string {
+	t.Helper()
+	got, err := b.Manager.GetSubscription(t.Context(), tenant, s.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got.State)
+}
+
+// “nextState is persisted atomically with the events it accompanies.” “call is
+// … the polled event for a poll-type row.”
+func pollMoves(t *testing.T, b *Bundle) {
+	s := b.subscribe(t, "polled", `{}`)
+	if n := b.polls(t, b.Manager); n != 1 {
+		t.Fatalf("%d checks were due, want 1", n)
+	}
+	if got := b.state(t, s); got != `{"cursor":3}` {
+		t.Errorf("state %s", got)
+	}
+	events := b.drain(t, b.Manager, 10)
+	payload, _, failure := b.Manager.ParseOutput(t.Context(), events[0])
+	if want := `{"call":{"n":1},"normalized":{"n":1}}`; failure != nil || string(payload) != want {
+		t.Errorf("parseOutput gave %s, %v, want %s", payload, failure, want)
+	}
+	if n := b.Rows(t, s.ID); n != 3 {
+		t.Errorf("%d rows, want 3", n)
+	}
+	if _, err := b.Manager.SetEnabled(t.Context(), tenant, s.ID, true); err != nil { // an edit
+		t.Fatal(err)
+	}
+	b.ElapsePolls(t)
+	b.polls(t, b.Other)
+	if got := b.state(t, s); got != `{"cursor":6}` {
+		t.Errorf("state %s after the second check", got)
+	}
+}
+
+// “a retried check re-runs from the last persisted state”
+func pollThrows(t *testing.T, b *Bundle) {
+	s := b.subscribe(t, "polled", `{"fail":3}`)
+	b.polls(t, b.Manager)
+	for range 2 {
+		b.ElapsePolls(t)
+		b.polls(t, b.Manager)
+		if got := b.state(t, s); got != `{"cursor":3}` {
+			t.Errorf("state %s after a check that threw", got)
+		}
+	}
+	if n := b.Rows(t, s.ID); n != 3 {
+		t.Errorf("%d rows, want the first check's 3", n)
+	}
+	if n := b.polls(t, b.Manager); n != 0 {
+		t.Error("checked again at once after a failure")
+	}
+}
+
+// “The host calls poll on the subscription's interval.”
+func pollOnce(t *testing.T, b *Bundle) {
+	s := b.subscribe(t, "polled", `{}`)
+	due, err := b.Manager.DuePolls(t.Context(), 10)
+	if err != nil || len(due) != 1 {
+		t.Fatalf("due %v, %v", due, err)
+	}
+	if due[0].Interval < 20*time.Second {
+		t.Errorf("interval %v is below the vendor's floor", due[0].Interval)
+	}
+	b.ElapsePolls(t) // the check takes longer than its interval
+	if n := b.polls(t, b.Other); n != 0 {
+		t.Error("a check began while one was running")
+	}
+	b.Manager.Poll(t.Context(), due[0])
+	b.Manager.Poll(t.Context(), due[0]) // its lease is over: nothing may move
+	if got := b.state(t, s); got != `{"cursor":3}` {
+		t.Errorf("state %s", got)
+	}
+}
+
+// “a poll subscription is not run”
+func pollSkipped(t *testing.T, b *Bundle) {
+	s := b.subscribe(t, "polled", `{}`)
+	if _, err := b.Manager.SetEnabled(t.Context(), tenant, s.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.polls(t, b.Manager); n != 0 {
+		t.Error("a disabled subscription was polled")
+	}
+	if _, err := b.Manager.SetEnabled(t.Context(), tenant, s.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	b.SetApp(t, trigger.AppArchived)
+	if n := b.polls(t, b.Manager); n != 0 {
+		t.Error("an archived app was polled")
+	}
+	b.SetApp(t, trigger.AppActive)
+	if n := b.polls(t, b.Manager); n != 1 {
+		t.Errorf("%d checks when all is well again, want 1", n)
+	}
+	if n := b.polls(t, b.Manager); n != 0 {
+		t.Error("the pause was made up for")
 	}
 }

@@ -46,6 +46,18 @@ type DedupKey struct {
 	ExpiresAt time.Time
 }
 
+type Poll struct {
+	Sid        int64
+	IntervalMs int64
+	DueAt      time.Time
+	Token      *string
+	LeaseUntil *time.Time
+	Failures   int32
+	CheckedAt  *time.Time
+	ErrorCode  *string
+	Error      *string
+}
+
 type Run struct {
 	RunID      string
 	Tenant     string

@@ -34,6 +34,20 @@ export default {
       },
     },
     {
+      key: "polled",
+      title: "Polled",
+      minIntervalMs: 20000,
+      params: [{ key: "fail", label: "Fail at", type: "number" }],
+      poll({ params, state }) {
+        const cursor = state?.cursor ?? 0;
+        if (cursor === params.fail) throw new Error("the vendor is away");
+        return { events: [1, 2, 3].map((n) => ({ n: cursor + n })), nextState: { cursor: cursor + 3 } };
+      },
+      parseOutput({ call, normalized }) {
+        return { call, normalized };
+      },
+    },
+    {
       key: "output",
       title: "Output parser",
       parseOutput({ call, normalized, subscriptionId }) {
