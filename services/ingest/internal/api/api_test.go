@@ -305,14 +305,14 @@ func TestAnswersHaveTheHostedClientsShapes(t *testing.T) {
 		{"POST /subscriptions/" + subID + "/test", "", 200, `{"eventIds":["evt_1"],"status":"received"}`},
 		{"GET /subscriptions/" + subID + "/events", "", 200, `{"events":[{` + eventLine + `}]}`},
 		{
-			"GET /trigger-events/evt_1", "", 200, `{"event":{` + eventLine + `,"workflowId":"wf_1","source":"webhook","callId":"evt_1",` +
+			"GET /trigger-events/evt_1", "", 200, `{"event":{` + eventLine + `,"workflowId":"wf_1","source":"webhook","callId":"evt_1"},` +
 				`"call":{"method":"POST","path":"/triggers/webhooks/` + subID + `","query":{"a":"1"},"headers":{"content-type":"text/html","authorization":"[redacted]"},` +
 				`"body":"<b>\u0000` + "\uFFFD" + `","url":"https://hooks.example/triggers/webhooks/` + subID + `?a=1","rawQuery":"a=1",` +
 				`"headerValues":{"content-type":["text/html"],"authorization":["[redacted]"]},"queryValues":{"a":["1"]}},` +
 				`"payload":{"z":1, "a":"\u0000<>", "n":12345678901234567890.10},` +
-				`"attemptLog":[{"id":"att_1","attempt":1,"outcome":"retrying","runId":null,"error":{"code":"http_503","message":"busy"},"endedAt":"2026-07-03T07:00:00.123Z","durationMs":1},` +
+				`"attempts":[{"id":"att_1","attempt":1,"outcome":"retrying","runId":null,"error":{"code":"http_503","message":"busy"},"endedAt":"2026-07-03T07:00:00.123Z","durationMs":1},` +
 				`{"id":"att_2","attempt":2,"outcome":"delivered","runId":"run_1","error":null,"endedAt":"2026-07-03T07:00:05.123Z","durationMs":1000}],` +
-				`"explain":"It has run: attempt 2 started run run_1 at 2026-07-03 07:00:05 UTC."}}`,
+				`"explain":"It has run: attempt 2 started run run_1 at 2026-07-03 07:00:05 UTC."}`,
 		},
 		{"POST /trigger-events/evt_1/requeue", "", 200, `{"ok":true}`},
 		{"GET /apps", "", 200, `{"apps":[` + appJSON + `]}`},

@@ -93,23 +93,21 @@ func (a *API) listEvents(c echo.Context, who *apikey.Principal) error {
 	return writeJSON(c, http.StatusOK, out)
 }
 
-// getEvent shows everything known of an event: its line, its masked call, its
-// payload as stored, byte for byte, its attempts one by one, and in a sentence
-// why it has or has not run.
+// getEvent shows everything known of an event: {event, call, payload, attempts,
+// explain}. The call is masked, the payload the stored text, byte for byte.
 func (a *API) getEvent(c echo.Context, who *apikey.Principal) error {
 	d, err := a.event(c, who)
 	if err != nil {
 		return err
 	}
-	var event document
-	event.
-		members(detailOf(d)).
+	var out document
+	return out.
+		value("event", detailOf(d)).
 		raw("call", a.call(d)).
 		raw("payload", d.Normalized).
-		value("attemptLog", attemptsOf(d)).
-		value("explain", explain.Event(d, ""))
-	var out document
-	return out.raw("event", event.done()).write(c)
+		value("attempts", attemptsOf(d)).
+		value("explain", explain.Event(d, "")).
+		write(c)
 }
 
 func (a *API) event(c echo.Context, who *apikey.Principal) (*trigger.EventDetail, error) {

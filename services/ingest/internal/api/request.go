@@ -146,17 +146,6 @@ func (d *document) value(key string, value any) *document {
 	return d.raw(key, bytes.TrimSpace(b.Bytes()))
 }
 
-// members begins the document with those of a struct that has some.
-func (d *document) members(value any) *document {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err == nil {
-		d.b = bytes.TrimSuffix(bytes.TrimSpace(b.Bytes()), []byte("}"))
-	}
-	return d
-}
-
 func (d *document) done() json.RawMessage { return append(d.b, '}') }
 
 func (d *document) write(c echo.Context) error {
