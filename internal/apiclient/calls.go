@@ -38,7 +38,9 @@ type Subscription struct {
 	ConnectionID string          `json:"connectionId"`
 	WorkflowID   string          `json:"workflowId"`
 	Params       json.RawMessage `json:"params"`
+	State        json.RawMessage `json:"state"`
 	Enabled      bool            `json:"enabled"`
+	Delivery     string          `json:"delivery"`
 	CallbackURL  string          `json:"callbackUrl"`
 	CreatedAt    string          `json:"createdAt"`
 	UpdatedAt    string          `json:"updatedAt"`
@@ -62,9 +64,36 @@ type Event struct {
 	DispatchedAt   string `json:"dispatchedAt"`
 	RunID          string `json:"runId"`
 
-	Call    json.RawMessage `json:"call"`
-	Payload json.RawMessage `json:"payload"`
-	Explain string          `json:"explain"`
+	WorkflowID    string `json:"workflowId"`
+	Source        string `json:"source"`
+	AppVersion    string `json:"appVersion"`
+	DuplicateOf   string `json:"duplicateOf"`
+	NextAttemptAt string `json:"nextAttemptAt"`
+	Error         *Fault `json:"error"`
+	ErrorStack    string `json:"errorStack"`
+}
+
+// Fault is an error as the API shows it.
+type Fault struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (f *Fault) String() string {
+	if f == nil {
+		return ""
+	}
+	return f.Code + ": " + f.Message
+}
+
+// Attempt is one recorded attempt to start an event's run.
+type Attempt struct {
+	Attempt    int    `json:"attempt"`
+	Outcome    string `json:"outcome"`
+	RunID      string `json:"runId"`
+	Error      *Fault `json:"error"`
+	EndedAt    string `json:"endedAt"`
+	DurationMs int64  `json:"durationMs"`
 }
 
 // Run is one run of the embedded engine.
@@ -183,9 +212,13 @@ func (c *Client) Events(ctx context.Context, subscription, status string, page P
 	return get[EventList](ctx, c, "/subscriptions/"+url.PathEscape(subscription)+"/events", query)
 }
 
-// OneEvent is the answer of Event.
+// OneEvent is the answer of Event: everything known of an event.
 type OneEvent struct {
-	Event Event `json:"event"`
+	Event    Event           `json:"event"`
+	Call     json.RawMessage `json:"call"`
+	Payload  json.RawMessage `json:"payload"`
+	Attempts []Attempt       `json:"attempts"`
+	Explain  string          `json:"explain"`
 }
 
 // Event reads one event with its call, payload and attempts.
