@@ -71,6 +71,9 @@ func Listen(ctx context.Context, name, addr string, handler http.Handler, limits
 // Addr is where the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
+// Close gives the port back of a server that was never served.
+func (s *Server) Close() error { return s.listener.Close() }
+
 // Shutdown says how to stop serving.
 type Shutdown struct {
 	// Health turns not ready first. It may be nil.
