@@ -30,31 +30,38 @@ var mayImport = map[string][]string{
 	"internal/trigger":     {},
 
 	// Rules. None of them knows how anything is stored, sent or received.
-	"internal/apikey":      {"internal/ident", "internal/secret"},
+	"internal/apikey":      {"internal/secret"},
 	"internal/config":      {"internal/secret"},
 	"internal/explain":     {"internal/trigger"},
-	"internal/manager":     {"internal/hook", "internal/ident", "internal/jsonpointer", "internal/params", "internal/secret", "internal/trigger", "internal/triggercall", "internal/verify"},
+	"internal/handshake":   {"internal/jsonpointer", "internal/secret", "internal/trigger", "internal/verify"},
+	"internal/manager":     {"internal/handshake", "internal/hook", "internal/params", "internal/trigger", "internal/triggercall", "internal/verify"},
 	"internal/params":      {"internal/trigger"},
-	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger", "internal/verify"},
+	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger"},
 	"internal/triggercall": {"internal/trigger"},
 	"internal/verify":      {"internal/jsonpointer", "internal/secret", "internal/trigger"},
 
-	// The outside world: hooks, what they fetch, engines.
-	"internal/egress": {"internal/hook", "internal/secret"},
-	"internal/engine": {"internal/egress", "internal/ident", "internal/trigger"},
-	"internal/hook":   {},
+	// The outside world: hooks, what they fetch, engines, and the API seen from outside.
+	"internal/apiclient": {"internal/secret", "internal/trigger"},
+	"internal/egress":    {"internal/hook"},
+	"internal/engine":    {"internal/egress", "internal/ident", "internal/trigger"},
+	"internal/hook":      {},
 
 	// PostgreSQL.
-	"internal/bell":            {"db", "internal/obs"},
-	"internal/engine/embedded": {"internal/engine", "internal/ident", "internal/store", "internal/trigger"},
-	"internal/store":           {"db", "internal/apikey", "internal/ident", "internal/secret", "internal/trigger"},
+	"internal/bell":  {"db", "internal/obs"},
+	"internal/store": {"db", "internal/apikey", "internal/ident", "internal/secret", "internal/trigger"},
 
-	// Programs join what they need; ingest and dispatcher never each other.
-	"cmd/tocsin":          {"db", "internal"},
-	"e2e":                 {"db", "internal"},
-	"examples":            {"internal"},
-	"services/dispatcher": {"internal"},
-	"services/ingest":     {"internal"},
+	// Programs: main joins what it needs, what it joins knows the domain alone. Ingest and dispatcher
+	// never import each other.
+	"cmd/tocsin":                   {"db", "internal"},
+	"e2e":                          {"db", "internal"},
+	"examples":                     {"internal"},
+	"services/dispatcher":          {"internal"},
+	"services/dispatcher/internal": {"internal/config", "internal/engine", "internal/obs", "internal/secret", "internal/trigger"},
+	"services/ingest":              {"internal"},
+	"services/ingest/internal": {
+		"internal/apikey", "internal/config", "internal/explain", "internal/manager", "internal/obs", "internal/params",
+		"internal/secret", "internal/trigger", "internal/triggercall",
+	},
 }
 
 // onlyIn says which folders may import a library, by the prefix of its path.
@@ -94,7 +101,7 @@ M/services/ingest M/services/dispatcher/internal/dispatch
 M/internal/novelty`, "M/", module))
 	want := []string{
 		"internal/manager imports internal/store; internal/manager may import only " +
-			"[internal/hook internal/ident internal/jsonpointer internal/params internal/secret internal/trigger internal/triggercall internal/verify]",
+			"[internal/handshake internal/hook internal/params internal/trigger internal/triggercall internal/verify]",
 		"internal/obs imports github.com/jackc/pgx/v5/pgxpool; only [internal/store internal/bell db e2e] may import github.com/jackc/pgx",
 		"services/ingest imports services/dispatcher/internal/dispatch; services/ingest may import only [internal]",
 		"internal/novelty has no rule; say in internal/archtest what it may import",
