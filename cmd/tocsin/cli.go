@@ -94,7 +94,7 @@ func settingsHelp() string {
 func (c *cli) group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	g := &cobra.Command{
 		Use: use, Short: short,
-		Args: cobra.ArbitraryArgs,
+		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
