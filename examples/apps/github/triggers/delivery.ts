@@ -43,9 +43,8 @@ export const delivery: TriggerDefinition<Params, unknown> = {
 
 /** The payload of either content type that a GitHub webhook can be set to. */
 function payloadOf(call: Call): unknown {
-  if (call.body === null || typeof call.body !== "string") return call.body;
-  const text = call.headers["content-type"]?.startsWith("application/x-www-form-urlencoded")
-    ? new URLSearchParams(call.body).get("payload")
-    : call.body;
-  return JSON.parse(text ?? "null");
+  if (call.headers["content-type"]?.startsWith("application/x-www-form-urlencoded")) {
+    return JSON.parse(new URLSearchParams(call.rawBody ?? "").get("payload") ?? "null");
+  }
+  return typeof call.body === "string" ? JSON.parse(call.body) : call.body;
 }
