@@ -7,20 +7,25 @@ COPY go.mod go.sum ./
 COPY services/dispatcher/go.mod services/dispatcher/go.sum services/dispatcher/
 RUN --mount=type=cache,target=/go/pkg/mod go -C services/dispatcher mod download
 COPY db db
+COPY deploy/healthcheck deploy/healthcheck
 COPY internal internal
 COPY services/dispatcher services/dispatcher
 ARG TARGETOS TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    GOOS=$TARGETOS GOARCH=$TARGETARCH go -C services/dispatcher build -trimpath -ldflags=-s -o /out/dispatcher .
+    export GOOS=$TARGETOS GOARCH=$TARGETARCH && \
+    go build -trimpath -ldflags=-s -o /out/healthcheck ./deploy/healthcheck && \
+    go -C services/dispatcher build -trimpath -ldflags=-s -o /out/dispatcher .
 
-# Nothing but the program and the certificates of the public authorities. The program executes
-# itself again for the workers that run hooks.
+# Nothing but the program, what asks for its health, and the certificates of the public authorities.
+# The program executes itself again for the workers that run hooks.
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build /out/dispatcher /usr/bin/dispatcher
+COPY --from=build /out/healthcheck /out/dispatcher /usr/bin/
 USER 65532:65532
 ENV APPS_DIR=/apps
 WORKDIR /apps
 EXPOSE 8082
 STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=6 \
+  CMD ["/usr/bin/healthcheck", "http://127.0.0.1:8082/readyz"]
 ENTRYPOINT ["/usr/bin/dispatcher"]

@@ -22,6 +22,7 @@ const module = "github.com/tocsin-dev/tocsin/"
 var mayImport = map[string][]string{
 	// Nouns and mechanisms that know nothing of the rest.
 	"db":                   {},
+	"deploy/healthcheck":   {},
 	"internal/archtest":    {},
 	"internal/ident":       {},
 	"internal/jsonpointer": {},
