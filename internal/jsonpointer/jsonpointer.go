@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -103,17 +104,60 @@ func (d Doc) All(p Pointer) []json.RawMessage {
 	return found
 }
 
-// Replace gives the document with another value in the place that the pointer
-// names; the document itself when there is no such place. Every occurrence of
-// a repeated member on the way is not followed: only the one that counts.
-func (d Doc) Replace(p Pointer, with json.RawMessage) json.RawMessage {
-	start, end, ok := d.find(p)
-	if !ok {
+// Redact gives the document with another value in every place that a pointer
+// names, the step "*" standing for every element of an array. Of a repeated
+// member every one is replaced.
+func (d Doc) Redact(pointers []Pointer, with json.RawMessage) json.RawMessage {
+	if len(d.text) == 0 {
+		return nil
+	}
+	var places []span
+	for _, p := range pointers {
+		places = spans(places, d.text, skipSpace(d.text, 0), p)
+	}
+	if places == nil {
 		return d.text
 	}
-	out := make([]byte, 0, len(d.text)-(end-start)+len(with))
-	out = append(append(out, d.text[:start]...), with...)
-	return append(out, d.text[end:]...)
+	slices.SortFunc(places, func(a, b span) int { return a.start - b.start })
+	out := make([]byte, 0, len(d.text))
+	at := 0
+	for _, place := range places {
+		if place.start < at {
+			continue // inside one that is gone already
+		}
+		out = append(append(out, d.text[at:place.start]...), with...)
+		at = place.end
+	}
+	return append(out, d.text[at:]...)
+}
+
+type span struct{ start, end int }
+
+// spans finds every value that the pointer names below at.
+func spans(found []span, text []byte, at int, p Pointer) []span {
+	if len(p) == 0 {
+		return append(found, span{at, skipValue(text, at)})
+	}
+	switch text[at] {
+	case '{':
+		for at = skipSpace(text, at+1); text[at] != '}'; {
+			end := skipString(text, at)
+			value := skipSpace(text, skipSpace(text, end)+1)
+			if sameString(text[at:end], p[0]) {
+				found = spans(found, text, value, p[1:])
+			}
+			at = next(text, skipValue(text, value))
+		}
+	case '[':
+		at = skipSpace(text, at+1)
+		for i := 0; text[at] != ']'; i++ {
+			if p[0] == "*" || p[0] == strconv.Itoa(i) {
+				found = spans(found, text, at, p[1:])
+			}
+			at = next(text, skipValue(text, at))
+		}
+	}
+	return found
 }
 
 // Text gives a string decoded, and a number or boolean as it is spelled. Null,

@@ -84,12 +84,28 @@ func TestAllFollowsEveryElement(t *testing.T) {
 	}
 }
 
-func TestReplaceTouchesNothingElse(t *testing.T) {
+func TestRedactReplacesEveryPlaceAndNothingElse(t *testing.T) {
 	t.Parallel()
 
-	got := doc(t, `{ "a":[1.0,{"t":"x"} ]}`).Replace(pointer(t, "/a/1/t"), json.RawMessage(`"[redacted]"`))
-	if want := `{ "a":[1.0,{"t":"[redacted]"} ]}`; string(got) != want {
-		t.Errorf("got %s, want %s", got, want)
+	for _, c := range []struct {
+		text     string
+		pointers []string
+		want     string
+	}{
+		{`{ "a":[1.0,{"t":"x"} ]}`, []string{"/a/1/t"}, `{ "a":[1.0,{"t":0} ]}`},
+		{`{"v":[{"s":"a"},{"s":"b"},3]}`, []string{"/v/*/s"}, `{"v":[{"s":0},{"s":0},3]}`},
+		{`{"t":"a","t":"b"}`, []string{"/t"}, `{"t":0,"t":0}`},
+		{`{"a":{"t":"b"},"c":1}`, []string{"/a/t", "/a", "/c", "/d"}, `{"a":0,"c":0}`},
+		{`[]`, []string{"/*", "/0"}, `[]`},
+		{`"x"`, []string{""}, `0`},
+	} {
+		var pointers []jsonpointer.Pointer
+		for _, text := range c.pointers {
+			pointers = append(pointers, pointer(t, text))
+		}
+		if got := doc(t, c.text).Redact(pointers, json.RawMessage("0")); string(got) != c.want {
+			t.Errorf("Redact(%s, %q) = %s, want %s", c.text, c.pointers, got, c.want)
+		}
 	}
 }
 
@@ -129,8 +145,8 @@ func FuzzGetAgreesWithEncodingJSON(f *testing.F) {
 		if found != expected || found && strings.TrimSpace(string(got)) != strings.TrimSpace(string(want)) {
 			t.Errorf("Get(%q, %q) = %s, %t; encoding/json says %s, %t", text, at, got, found, want, expected)
 		}
-		if found && !json.Valid(d.Replace(p, json.RawMessage("0"))) {
-			t.Errorf("Replace(%q, %q) broke the document", text, at)
+		if !json.Valid(d.Redact([]jsonpointer.Pointer{p, {"*"}}, json.RawMessage("0"))) {
+			t.Errorf("Redact(%q, %q) broke the document", text, at)
 		}
 	})
 }
