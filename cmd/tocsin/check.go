@@ -106,7 +106,7 @@ func (c *cli) check(ctx context.Context, k *checking) error {
 	}
 	host := &checkHost{Host: egress.NewHost(egress.Options{AllowPrivate: k.allowPrivateEgress})}
 	defer host.Close()
-	pool, err := workerpool.New(workerpool.Options{Host: host, Workers: 1})
+	pool, err := workerpool.New(workerpool.Options{Host: host, Workers: 1}) //nolint:contextcheck // a pool outlives the calls it is given
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (c *cli) runHook(ctx context.Context, k *checking, report *registry.Report,
 	if i < 0 || !report.App.Triggers[i].Has(kind) {
 		return nil, &usageError{fmt.Errorf("--hook %s: the app has no such hook", k.hook)}
 	}
-	call, err := c.hookCall(k, report.App.Triggers[i], kind)
+	call, err := c.hookCall(ctx, k, report.App.Triggers[i], kind)
 	if err != nil {
 		return nil, err
 	}
@@ -220,8 +220,7 @@ func (c *cli) runHook(ctx context.Context, k *checking, report *registry.Report,
 		return nil, ctx.Err()
 	}
 	run := &checkedRun{Hook: k.hook, Output: result.Output, Log: host.lines(), DurationMs: float64(c.now().Sub(started).Microseconds()) / 1000}
-	var failed *hook.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*hook.Error](err); ok {
 		message := failed.Message
 		if failed.Name != "" {
 			message = failed.Name + ": " + message
@@ -241,7 +240,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 // hookCall makes the hook's input. Params are resolved as at subscribe.
-func (c *cli) hookCall(k *checking, def *trigger.Definition, kind string) (hook.Call, error) {
+func (c *cli) hookCall(ctx context.Context, k *checking, def *trigger.Definition, kind string) (hook.Call, error) {
 	sample := json.RawMessage("{}")
 	if k.call != "" {
 		text, err := c.file(k.call)
@@ -260,7 +259,7 @@ func (c *cli) hookCall(k *checking, def *trigger.Definition, kind string) (hook.
 	if err != nil {
 		return hook.Call{}, err
 	}
-	resolved, err := params.Resolve(def.Params, supplied)
+	resolved, err := params.ResolveWith(ctx, def.Params, supplied, nil)
 	if err != nil {
 		return hook.Call{}, &usageError{fmt.Errorf("--params: %w", err)}
 	}

@@ -136,7 +136,7 @@ func (c *cli) withAPI(use, short string, args cobra.PositionalArgs, run func(cmd
 }
 
 // flagOrArg takes a value that may be given either way, and must be.
-func flagOrArg(flag string, name string, args []string) (string, error) {
+func flagOrArg(flag, name string, args []string) (string, error) {
 	switch {
 	case flag != "" && len(args) > 0:
 		return "", &usageError{fmt.Errorf("%s is given twice", name)}

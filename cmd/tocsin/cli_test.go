@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -209,9 +210,7 @@ func TestExitCodesAndHints(t *testing.T) {
 			api := newAPI(t, nil)
 			api.status = test.status
 			tool := api.tool()
-			for name, value := range test.env {
-				tool.env[name] = value
-			}
+			maps.Copy(tool.env, test.env)
 			expect(t, tool.run(t.Context(), strings.Fields(test.args)...), test.want)
 		})
 	}

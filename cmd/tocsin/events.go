@@ -152,15 +152,12 @@ type tail struct {
 
 func (t *tail) follow(ctx context.Context, every time.Duration) error {
 	for {
-		if err := t.look(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil // Ctrl-C is how a tail ends
-			}
+		if err := t.look(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return nil // Ctrl-C is how a tail ends
 		case <-t.cli.after(every):
 		}
 	}

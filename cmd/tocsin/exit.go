@@ -50,13 +50,11 @@ func (c *cli) finish(ctx context.Context, err error) int {
 	if !c.started {
 		code = exitUsage // cobra refused the arguments
 	}
-	var silent *silentError
-	if errors.As(err, &silent) {
+	if _, ok := errors.AsType[*silentError](err); ok {
 		return code
 	}
 	_, _ = fmt.Fprintln(c.err, "tocsin:", err)
-	var refused *apiclient.Error
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*apiclient.Error](err); ok {
 		for _, field := range refused.Details {
 			_, _ = fmt.Fprintf(c.err, "  %s: %s\n", field.Path, field.Message)
 		}

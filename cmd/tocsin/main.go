@@ -37,7 +37,7 @@ type system struct {
 // run runs one command and gives its exit code.
 func run(ctx context.Context, args []string, sys system) int {
 	c := &cli{system: sys}
-	root := c.root()
+	root := c.root() //nolint:contextcheck // commands get ctx from ExecuteContext
 	root.SetArgs(args)
 	root.SetIn(sys.in)
 	root.SetOut(sys.out)

@@ -184,8 +184,7 @@ func (c *cli) sendOne(ctx context.Context, client *http.Client, s *sending) (sen
 
 // unreachable names the host alone: the path is a secret.
 func unreachable(u *url.URL, err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
 	return &apiclient.UnreachableError{Base: u.Scheme + "://" + u.Host, Err: err}

@@ -185,8 +185,7 @@ func invalid(bad []trigger.FieldError) error {
 
 // plain says what is wrong with a declaration in its own words, not Go's.
 func plain(err error) string {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("%s must not be a %s", orElse(wrong.Field, "params"), wrong.Value)
 	}
 	return err.Error()

@@ -57,10 +57,12 @@ func TestResolve(t *testing.T) {
 			"s must be text\nn must be a number\nb must be true or false\nd must be a date like 2026-07-03\n" +
 				"t must be a time with a zone, like 2026-07-03T09:00:00Z\nl must be one of \"x\"\nr is required",
 		},
-		{"good values of every type",
+		{
+			"good values of every type",
 			`[{"key":"d","type":"date"},{"key":"t","type":"datetime"},{"key":"c","type":"code"},{"key":"f","type":"file"},{"key":"x","type":"rainbow"}]`,
 			`{"d":"2024-02-29","t":"2026-07-03T09:00+02:00","c":"1+1","f":{"name":"a"},"x":[1]}`,
-			`{"d":"2024-02-29","t":"2026-07-03T09:00+02:00","c":"1+1","f":{"name":"a"},"x":[1]}`},
+			`{"d":"2024-02-29","t":"2026-07-03T09:00+02:00","c":"1+1","f":{"name":"a"},"x":[1]}`,
+		},
 		{"numbers are options too", `[{"key":"a","type":"select","options":[{"value":1},2]}]`, `{"a":1.0}`, `{"a":1.0}`},
 		{"a disabled option is none", `[{"key":"a","type":"select","options":[{"value":"x","disabled":true},{"value":"y"}]}]`, `{"a":"x"}`, `a must be one of "y"`},
 		{"no choice made", `[{"key":"a","type":"select","options":[{"value":"x"}]}]`, `{"a":""}`, `{}`},

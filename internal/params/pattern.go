@@ -22,8 +22,7 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	if err == nil {
 		return compiled, nil
 	}
-	var bad *syntax.Error
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*syntax.Error](err); ok {
 		return nil, fmt.Errorf("is not supported: %s: %s", bad.Code, bad.Expr)
 	}
 	return nil, fmt.Errorf("is not supported: %w", err)

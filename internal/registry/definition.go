@@ -152,8 +152,7 @@ func lostPath(declared fields, def *trigger.Definition) *LoadError {
 
 func paramsError(key string, err error) *LoadError {
 	out := refuse(CodeInvalidManifest, "the trigger %q: params: %s", key, err)
-	var invalid *trigger.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*trigger.InvalidError](err); ok {
 		out.Message = "the trigger \"" + key + "\": params: " + strings.TrimPrefix(invalid.Message, "params: ")
 		out.Details = invalid.Details
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/hook/bundle"
@@ -45,6 +46,11 @@ type loader struct {
 	bundler Bundler
 	runtime Runtime
 }
+
+// loadTimeout bounds the evaluation of one module, which takes milliseconds
+// unless it means harm: an app must not hold up the others' start for the time
+// a hook may take.
+const loadTimeout = 10 * time.Second
 
 // loaded is one app's directory, loaded or not.
 type loaded struct {
@@ -144,6 +150,8 @@ func (l *loader) describeWith(ctx context.Context, out *loaded, id *identity, mo
 	}
 	made.Allow = id.allow
 	out.app.Hash, out.bundle = made.Hash, made
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
 	description, err := l.runtime.Load(ctx, hook.AppRef{ID: id.id, Version: made.Hash}, made)
 	if err != nil {
 		return nil, err

@@ -62,12 +62,10 @@ func refuse(code, format string, args ...any) *LoadError {
 
 // asLoadError gives any failure of the bundler or the runtime a code.
 func asLoadError(err error) *LoadError {
-	var own *LoadError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*LoadError](err); ok {
 		return own
 	}
-	var bundled *bundle.Error
-	if errors.As(err, &bundled) {
+	if bundled, ok := errors.AsType[*bundle.Error](err); ok {
 		return bundleError(bundled)
 	}
 	var hooked *hook.Error

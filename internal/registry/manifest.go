@@ -3,6 +3,7 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"strings"
@@ -50,9 +51,7 @@ func readPackage(s *source) (*identity, error) {
 			merged[name] = value
 		}
 	}
-	for name, value := range block {
-		merged[name] = value
-	}
+	maps.Copy(merged, block)
 	return readManifest(s, merged, where)
 }
 
@@ -96,9 +95,7 @@ func manifestBlock(s *source, native map[string]json.RawMessage) (map[string]jso
 	if err != nil {
 		return nil, "", err
 	}
-	for key, value := range block {
-		joined[key] = value
-	}
+	maps.Copy(joined, block)
 	delete(joined, "manifest")
 	return joined, name, nil
 }

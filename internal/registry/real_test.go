@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -63,6 +64,37 @@ func TestTheExampleAppsLoadAndRun(t *testing.T) {
 	})
 	if err == nil || hook.CodeOf(err) != hook.CodeThrew || !strings.Contains(err.Error(), "not signed") {
 		t.Errorf("an unsigned delivery: %v", err)
+	}
+}
+
+func TestAHostileModuleTakesNobodyDown(t *testing.T) {
+	t.Parallel()
+
+	pool, err := workerpool.New(workerpool.Options{Host: noHost{}, Workers: 1, Limits: hook.Limits{Wall: 500 * time.Millisecond, MemBytes: 16 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pool.Close() })
+	root := t.TempDir()
+	for name, code := range map[string]string{
+		"a-good":  "export default { triggers: [{ key: 't', title: 'T' }] };",
+		"endless": "for (;;) {}; export default {};",
+		"greedy":  "const a: unknown[] = []; for (;;) a.push(new Array(1e5).fill(a)); export default {};",
+		"join":    "const s = (new Array(3e8) + ''); export default { s };",
+		"proxy":   "export default new Proxy({}, { get() { for (;;) {} }, ownKeys() { throw new Error('no keys'); } });",
+		"throws":  "throw null; export default {};",
+		"z-good":  "export default { triggers: [{ key: 't', title: 'T' }] };",
+	} {
+		app(t, filepath.Join(root, name), "package.json", withID("com.example."+name), "index.ts", code)
+	}
+	r := registry.New(registry.Config{Dir: root, Bundler: registry.Bundles{}, Runtime: pool})
+	if err := r.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, app := range r.Apps() {
+		if good := strings.HasSuffix(app.ID, "-good"); good != (app.LoadError == "") {
+			t.Errorf("%s: LoadError %q", app.ID, app.LoadError)
+		}
 	}
 }
 

@@ -273,6 +273,13 @@ func artifact(t *testing.T, dir string, edit func(m map[string]any)) string {
 	return app(t, dir, "app.js", code, "manifest.json", string(text))
 }
 
+// edit sets a field of an object in a manifest.
+func edit(m map[string]any, object, name string, value any) {
+	if fields, ok := m[object].(map[string]any); ok {
+		fields[name] = value
+	}
+}
+
 func TestABuiltAppIsHeldAgainstItsManifest(t *testing.T) {
 	t.Parallel()
 
@@ -283,13 +290,13 @@ func TestABuiltAppIsHeldAgainstItsManifest(t *testing.T) {
 	}{
 		{"good", nil, ""},
 		{"unknown key", func(m map[string]any) { m["extra"] = 1 }, `invalid_manifest: manifest.json: unknown field "extra"`},
-		{"unknown key inside", func(m map[string]any) { m["exec"].(map[string]any)["x"] = 1 }, `invalid_manifest: manifest.json: unknown field "x"`},
+		{"unknown key inside", func(m map[string]any) { edit(m, "exec", "x", 1) }, `invalid_manifest: manifest.json: unknown field "x"`},
 		{"another version", func(m map[string]any) { m["version"] = "2.0.1" }, "invalid_manifest: manifest.json: id and version are com.example.built 2.0.1, but manifest's are com.example.built 2.0.0"},
 		{"another artifactVersion", func(m map[string]any) { m["artifactVersion"] = 2 }, "invalid_manifest: manifest.json:3: artifactVersion must be 1"},
-		{"other code", func(m map[string]any) { m["exec"].(map[string]any)["sha256"] = strings.Repeat("0", 64) }, "exec_sha_mismatch: app.js: its SHA-256 is "},
-		{"other length", func(m map[string]any) { m["exec"].(map[string]any)["bytes"] = 1 }, "exec_sha_mismatch: app.js: it has 84 bytes, but manifest.json says 1"},
+		{"other code", func(m map[string]any) { edit(m, "exec", "sha256", strings.Repeat("0", 64)) }, "exec_sha_mismatch: app.js: its SHA-256 is "},
+		{"other length", func(m map[string]any) { edit(m, "exec", "bytes", 1) }, "exec_sha_mismatch: app.js: it has 84 bytes, but manifest.json says 1"},
 		{"a promised hook is missing", func(m map[string]any) {
-			m["triggers"].([]any)[0].(map[string]any)["hooks"] = []string{"poll"}
+			m["triggers"] = []any{map[string]any{"trigger": map[string]any{"key": "t"}, "hooks": []string{"poll"}}}
 		}, "invalid_manifest: manifest.json: manifest.json lists hooks that app.js lacks: t/poll"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
