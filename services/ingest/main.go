@@ -46,12 +46,12 @@ func start(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	}
 	cfg, err := config.FromEnv(getenv)
 	if err != nil {
-		fmt.Fprintf(stderr, "ingest: %v\n\nSee ingest --help for every setting.\n", err)
+		_, _ = fmt.Fprintf(stderr, "ingest: %v\n\nSee ingest --help for every setting.\n", err)
 		return 2
 	}
 	log, err := obs.NewLogger(stdout, obs.LogConfig{Level: cfg.Log.Level, Format: cfg.Log.Format, Service: service, Instance: obs.Instance()})
 	if err != nil {
-		fmt.Fprintf(stderr, "ingest: %v\n", err)
+		_, _ = fmt.Fprintf(stderr, "ingest: %v\n", err)
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -68,16 +68,16 @@ func start(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 func info(arg string, stdout, stderr io.Writer) int {
 	switch arg {
 	case "-h", "-help", "--help", "help":
-		fmt.Fprint(stdout, "ingest takes calls in and serves the management API.\n\nIt is configured by environment variables (name, default, meaning):\n\n")
+		_, _ = fmt.Fprint(stdout, "ingest takes calls in and serves the management API.\n\nIt is configured by environment variables (name, default, meaning):\n\n")
 		if err := config.Help(stdout); err != nil {
 			return 1
 		}
 		return 0
 	case "-version", "--version", "version":
-		fmt.Fprintln(stdout, "ingest", obs.Version())
+		_, _ = fmt.Fprintln(stdout, "ingest", obs.Version())
 		return 0
 	}
-	fmt.Fprintf(stderr, "ingest: %q is not an argument; there are --help and --version\n", arg)
+	_, _ = fmt.Fprintf(stderr, "ingest: %q is not an argument; there are --help and --version\n", arg)
 	return 2
 }
 
@@ -95,7 +95,7 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	health.Add("database", ledger.Ping)
 	health.Add("schema", ledger.CheckSchema)
 
-	hooks, err := startHooks(cfg, log)
+	hooks, err := startHooks(cfg, log) //nolint:contextcheck // the pool ends with Close, after the last call
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	managementServer, err := obs.Listen(ctx, "management", cfg.APIAddr, management.Handler(), limits, log)
+	managementServer, err := obs.Listen(ctx, "management", cfg.APIAddr, management.Handler(), limits, log) //nolint:contextcheck // each request has a context of its own
 	if err != nil {
 		return errors.Join(err, publicServer.Close())
 	}

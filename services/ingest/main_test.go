@@ -56,14 +56,11 @@ type ingest struct {
 	stop        func() error
 }
 
-func startIngest(t *testing.T, more ...string) *ingest {
+func startIngest(t *testing.T) *ingest {
 	t.Helper()
 	env := map[string]string{
 		"DATABASE_URL": storetest.NewURL(t), "TOCSIN_DEV": "1", "BOOTSTRAP_API_KEY": "local", "APPS_DIR": filepath.FromSlash("../../examples/apps"),
 		"INGEST_ADDR": "127.0.0.1:0", "API_ADDR": "127.0.0.1:0", "HOST_URL": "https://hooks.example", "SHUTDOWN_GRACE": "5s", "MAX_BODY_BYTES": "65536",
-	}
-	for i := 0; i < len(more); i += 2 {
-		env[more[i]] = more[i+1]
 	}
 	cfg, err := config.FromEnv(func(name string) string { return env[name] })
 	if err != nil {
@@ -119,7 +116,7 @@ func (s *ingest) send(method, url, contentType string, body []byte) reply {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		s.t.Fatal(err)
@@ -287,7 +284,7 @@ func TestCredentialsOfACallAreMaskedAndSeenByTheHook(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer response.Body.Close()
+		defer func() { _ = response.Body.Close() }()
 		text, _ := io.ReadAll(response.Body)
 		return reply{response.StatusCode, response.Header, text}
 	}

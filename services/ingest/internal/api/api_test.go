@@ -108,8 +108,8 @@ func (w *world) CallbackURL(id trigger.SubscriptionID) string {
 	return origin + trigger.CallbackPath + id.Reveal()
 }
 
-func (w *world) Events(_ context.Context, tenant string, id trigger.SubscriptionID, status trigger.Status, page trigger.Page) ([]trigger.EventSummary, string, error) {
-	if _, err := w.GetSubscription(context.Background(), tenant, id); err != nil {
+func (w *world) Events(ctx context.Context, tenant string, id trigger.SubscriptionID, status trigger.Status, page trigger.Page) ([]trigger.EventSummary, string, error) {
+	if _, err := w.GetSubscription(ctx, tenant, id); err != nil {
 		return nil, "", err
 	}
 	w.mu.Lock()
@@ -266,7 +266,7 @@ func (s *server) ask(t *testing.T, key, method, path, body string) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func declared() *Config {
 	config.Add(&c.set, &c.MaxBody, config.Var{
 		Name: "MAX_BODY_BYTES", Default: "1048576", Doc: "larger bodies are answered with 413",
 	}, config.Bytes(1, 256<<20))
-	c.Service.Bind(&c.set)
+	c.Bind(&c.set)
 	config.Add(&c.set, &c.BootstrapKey, config.Var{
 		Name: "BOOTSTRAP_API_KEY", Doc: "a management key accepted as tenant default with all scopes; for local use",
 	}, config.Secret("a key"))

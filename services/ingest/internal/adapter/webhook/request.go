@@ -45,7 +45,11 @@ func subscriptionID(path string) (trigger.SubscriptionID, bool) {
 }
 
 func notInID(r rune) bool {
-	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-')
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
+		return false
+	}
+	return true
 }
 
 // readBody takes the whole body, however its length is told, or refuses.
@@ -158,5 +162,5 @@ func traceparent(r *http.Request) string {
 }
 
 func isHex(text string) bool {
-	return !strings.ContainsFunc(text, func(r rune) bool { return !('0' <= r && r <= '9' || 'a' <= r && r <= 'f') })
+	return strings.Trim(text, "0123456789abcdef") == ""
 }

@@ -128,7 +128,7 @@ func (l *listener) send(t *testing.T, request string) response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	go func() { _, _ = io.WriteString(conn, request) }() // the answer may come before the end of a body
 	method, _, _ := strings.Cut(request, " ")
@@ -136,7 +136,7 @@ func (l *listener) send(t *testing.T, request string) response {
 	if err != nil {
 		t.Fatalf("%.60q: %v", request, err)
 	}
-	defer answer.Body.Close()
+	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatalf("%.60q: %v", request, err)
@@ -160,8 +160,13 @@ func TestTheWholeCallComesThroughAsSent(t *testing.T) {
 	want := &trigger.Call{
 		Source: trigger.SourceWebhook, Method: "POST", Path: "/triggers/webhooks/" + known, RawQuery: "a=1&a=2&b=&c&x=%zz",
 		Header: []trigger.Field{
-			{Name: "host", Value: "h"}, {Name: "authorization", Value: "Bearer s"}, {Name: "connection", Value: "close"}, {Name: "content-length", Value: "22"},
-			{Name: "traceparent", Value: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}, {Name: "x-item", Value: "one"}, {Name: "x-item", Value: "two"},
+			{Name: "host", Value: "h"},
+			{Name: "authorization", Value: "Bearer s"},
+			{Name: "connection", Value: "close"},
+			{Name: "content-length", Value: "22"},
+			{Name: "traceparent", Value: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+			{Name: "x-item", Value: "one"},
+			{Name: "x-item", Value: "two"},
 		},
 		Body: []byte("{\"z\":1, \"a\":\"\\u0000\"}\n"), Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
@@ -433,7 +438,7 @@ func TestNothingIsAnsweredBeforeIngestReturned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_, _ = io.WriteString(conn, post("/triggers/webhooks/"+known, "", "{}"))
 	<-entered
 	_ = conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
@@ -461,9 +466,16 @@ func TestAnAppsAnswerIsGivenSafely(t *testing.T) {
 	}
 
 	got := respond(&trigger.Response{Status: 200, Body: []byte("challenge <script>"), Header: []trigger.Field{
-		{Name: "X-Hook-Secret", Value: "s"}, {Name: "Connection", Value: "upgrade"}, {Name: "Transfer-Encoding", Value: "chunked"}, {Name: "Content-Length", Value: "1"},
-		{Name: "Set-Cookie", Value: "a=b"}, {Name: "X-Bad", Value: "a\r\nInjected: 1"}, {Name: "Bad Name", Value: "x"}, {Name: "", Value: "x"},
-		{Name: "x-content-type-options", Value: "no"}, {Name: "Content-Security-Policy", Value: "default-src *"},
+		{Name: "X-Hook-Secret", Value: "s"},
+		{Name: "Connection", Value: "upgrade"},
+		{Name: "Transfer-Encoding", Value: "chunked"},
+		{Name: "Content-Length", Value: "1"},
+		{Name: "Set-Cookie", Value: "a=b"},
+		{Name: "X-Bad", Value: "a\r\nInjected: 1"},
+		{Name: "Bad Name", Value: "x"},
+		{Name: "", Value: "x"},
+		{Name: "x-content-type-options", Value: "no"},
+		{Name: "Content-Security-Policy", Value: "default-src *"},
 	}})
 	if got.status != 200 || got.body != "challenge <script>" {
 		t.Errorf("answer: %d %q", got.status, got.body)
