@@ -50,13 +50,13 @@ func (l *logTap) String() string {
 
 // ingest is the service, running on a database of its own.
 type ingest struct {
-	t           *testing.T
+	t           testing.TB
 	public, api string
 	log         *logTap
 	stop        func() error
 }
 
-func startIngest(t *testing.T) *ingest {
+func startIngest(t testing.TB) *ingest {
 	t.Helper()
 	env := map[string]string{
 		"DATABASE_URL": storetest.NewURL(t), "TOCSIN_DEV": "1", "BOOTSTRAP_API_KEY": "local", "APPS_DIR": filepath.FromSlash("../../examples/apps"),

@@ -125,9 +125,11 @@ func (a *API) Handler() http.Handler {
 	for _, r := range a.routes() {
 		e.Add(r.method, r.path, a.behindKey(r))
 	}
-	e.GET("/healthz", echo.WrapHandler(http.HandlerFunc(a.Health.Live)))
-	e.GET("/readyz", echo.WrapHandler(http.HandlerFunc(a.Health.Ready)))
-	e.GET("/metrics", echo.WrapHandler(obs.MetricsHandler(a.Metrics)))
+	for path, handler := range map[string]http.Handler{
+		"/healthz": http.HandlerFunc(a.Health.Live), "/readyz": http.HandlerFunc(a.Health.Ready), "/metrics": obs.MetricsHandler(a.Metrics),
+	} {
+		e.Match([]string{http.MethodGet, http.MethodHead}, path, echo.WrapHandler(handler)) // load balancers ask with either
+	}
 	return e
 }
 

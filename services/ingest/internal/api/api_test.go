@@ -550,6 +550,9 @@ func TestHealthAndMetricsNeedNoKey(t *testing.T) {
 	if got := s.ask(t, "", "GET", "/readyz", ""); got.status != 200 {
 		t.Errorf("readyz: %+v", got)
 	}
+	if got := s.ask(t, "", "HEAD", "/healthz", ""); got.status != 200 {
+		t.Errorf("HEAD healthz: %+v", got)
+	}
 	got := s.ask(t, "", "GET", "/metrics", "")
 	if got.status != 200 || !strings.Contains(got.body, `tocsin_api_requests_total{method="GET",route="/subscriptions/:id",status="200"} 1`) || strings.Contains(got.body, subID) {
 		t.Errorf("metrics: %d\n%s", got.status, got.body)
