@@ -56,7 +56,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case f.status != 0:
 		w.WriteHeader(f.status)
-		_, _ = w.Write([]byte(`{"error":{"code":"some_code","message":"what is wrong","details":[{"path":"a.b","message":"is bad"}]}}`))
+		_, _ = w.Write([]byte(`{"error":{"code":"some_code","message":"what is wrong","details":[{"path":"a.b","message":"is bad"},{"path":"c","message":"is too"}]}}`))
 	case !ok:
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = w.Write([]byte(`{"error":{"code":"unknown","message":"there is none"}}`))
@@ -133,7 +133,7 @@ func TestTablesAndDocuments(t *testing.T) {
 		"DELETE /subscriptions/sub_1":                            `{"ok":true}`,
 		"GET /subscriptions/sub_1/events?limit=2&status=failed":  `{"events":[` + eventJSON + `,"reason":"parser_failed"}]}`,
 		"GET /trigger-events/evt_1": `{"event":` + eventJSON + `,"workflowId":"wf","error":{"code":"hook_threw","message":"no\u001b[31m"},"errorStack":"at a.ts:1\nat b.ts:2"},` +
-			`"call":{"method":"POST"},"payload":{"n":12345678901234567890},"attempts":[{"attempt":1,"outcome":"retrying","runId":null,"error":{"code":"x","message":"y"},"endedAt":"2026-07-03T09:00:01.000Z","durationMs":7}],"explain":"It failed."}`,
+			`"call":{"method":"POST","path":"/p","rawQuery":"q=1","headers":{"b":"2","a":"1"},"body":"text\tof\nit"},"payload":{"n":12345678901234567890},"attempts":[{"attempt":1,"outcome":"retrying","runId":null,"error":{"code":"x","message":"y"},"endedAt":"2026-07-03T09:00:01.000Z","durationMs":7}],"explain":"It failed."}`,
 		"GET /trigger-events/evt_1/raw":      "\x00raw",
 		"POST /trigger-events/evt_1/requeue": `{"ok":true}`,
 		"GET /workflows/wf/runs?limit=50":    `{"runs":[{"runId":"run_1","status":"succeeded","trigger":"webhook","startedAt":"2026-07-03T09:00:00.000Z","finishedAt":null}]}`,
@@ -157,7 +157,7 @@ func TestTablesAndDocuments(t *testing.T) {
 		{"events show evt_1", result{out: "event         evt_1\nsubscription  sub_1\nworkflow      wf\nstatus        failed\nreceived      2026-07-03 09:00:00Z\n" +
 			"error         hook_threw: no·[31m\nwhy           It failed.\n\nstack\n  at a.ts:1\n  at b.ts:2\n\n" +
 			"ATTEMPT  OUTCOME   ENDED                 TOOK  RUN OR ERROR\n1        retrying  2026-07-03 09:00:01Z  7 ms  x: y\n\n" +
-			"call\n  {\n    \"method\": \"POST\"\n  }\n\npayload\n  {\n    \"n\": 12345678901234567890\n  }"}},
+			"call\n  POST /p?q=1\n  a: 1\n  b: 2\n\n  text·of\n  it\n\npayload\n  {\n    \"n\": 12345678901234567890\n  }"}},
 		{"events show evt_1 --raw", result{out: "\x00raw"}},
 		{"requeue evt_1", result{out: "requeued  evt_1"}},
 		{"requeue evt_1 --json", result{out: "{\n  \"ok\": true\n}"}},
@@ -190,10 +190,10 @@ func TestExitCodesAndHints(t *testing.T) {
 		want   result
 	}{
 		{args: "subscriptions show x", want: result{code: 3, err: "tocsin: unknown: there is none"}},
-		{args: "apps list", status: 401, want: result{code: 4, err: "tocsin: some_code: what is wrong\n  a.b: is bad\nSet TOCSIN_API_KEY, or make a key: DATABASE_URL=… tocsin keys create --tenant T --scopes admin"}},
-		{args: "apps list", status: 403, want: result{code: 4, err: "tocsin: some_code: what is wrong\n  a.b: is bad\nThe key lacks a scope; tocsin keys create --scopes makes one that has it."}},
-		{args: "apps list", status: 503, want: result{code: 5, err: "tocsin: some_code: what is wrong\n  a.b: is bad\nTry again in a moment."}},
-		{args: "apps list", status: 409, want: result{code: 1, err: "tocsin: some_code: what is wrong\n  a.b: is bad"}},
+		{args: "apps list", status: 401, want: result{code: 4, err: "tocsin: some_code: what is wrong\n  a.b: is bad\n  c: is too\nSet TOCSIN_API_KEY, or make a key: DATABASE_URL=… tocsin keys create --tenant T --scopes admin"}},
+		{args: "apps list", status: 403, want: result{code: 4, err: "tocsin: some_code: what is wrong\n  a.b: is bad\n  c: is too\nThe key lacks a scope; tocsin keys create --scopes makes one that has it."}},
+		{args: "apps list", status: 503, want: result{code: 5, err: "tocsin: some_code: what is wrong\n  a.b: is bad\n  c: is too\nTry again in a moment."}},
+		{args: "apps list", status: 409, want: result{code: 1, err: "tocsin: some_code: what is wrong\n  a.b: is bad\n  c: is too"}},
 		{args: "apps lisst", want: result{code: 2, err: `tocsin: tocsin apps has no command "lisst"; did you mean list?` + usage}},
 		{args: "apps list --nope", want: result{code: 2, err: "tocsin: unknown flag: --nope" + usage}},
 		{args: "apps show", want: result{code: 2, err: "tocsin: accepts 1 arg(s), received 0" + usage}},

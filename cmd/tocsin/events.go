@@ -3,9 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,7 +109,9 @@ func eventDetail(p *printer, d *apiclient.OneEvent) {
 	p.row("received", when(e.ReceivedAt))
 	p.field("dispatched", when(e.DispatchedAt))
 	p.field("run", e.RunID)
-	p.field("next attempt", when(e.NextAttemptAt))
+	if e.Attempts > 0 {
+		p.field("next attempt", when(e.NextAttemptAt))
+	}
 	p.field("duplicate of", e.DuplicateOf)
 	p.field("error", e.Error.String())
 	p.field("why", d.Explain)
@@ -118,8 +123,36 @@ func eventDetail(p *printer, d *apiclient.OneEvent) {
 	for _, a := range d.Attempts {
 		p.row(strconv.Itoa(a.Attempt), a.Outcome, when(a.EndedAt), strconv.FormatInt(a.DurationMs, 10)+" ms", cmp.Or(a.RunID, a.Error.String(), "-"))
 	}
-	p.block("call", pretty(d.Call))
+	p.block("call", callText(d.Call))
 	p.block("payload", pretty(d.Payload))
+}
+
+// callText shows a stored call as a request looks on the wire; --json has all
+// there is of it.
+func callText(text json.RawMessage) string {
+	var call struct {
+		Method   string            `json:"method"`
+		Path     string            `json:"path"`
+		RawQuery string            `json:"rawQuery"`
+		Headers  map[string]string `json:"headers"`
+		Body     json.RawMessage   `json:"body"`
+	}
+	if len(text) == 0 || json.Unmarshal(text, &call) != nil || call.Method == "" {
+		return pretty(text)
+	}
+	var b strings.Builder
+	b.WriteString(call.Method + " " + call.Path)
+	if call.RawQuery != "" {
+		b.WriteString("?" + call.RawQuery)
+	}
+	for _, name := range slices.Sorted(maps.Keys(call.Headers)) {
+		b.WriteString("\n" + name + ": " + call.Headers[name])
+	}
+	var body string
+	if json.Unmarshal(call.Body, &body) != nil {
+		body = pretty(call.Body)
+	}
+	return b.String() + "\n\n" + body
 }
 
 func (c *cli) eventsTail() *cobra.Command {

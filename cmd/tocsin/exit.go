@@ -56,6 +56,9 @@ func (c *cli) finish(ctx context.Context, err error) int {
 	_, _ = fmt.Fprintln(c.err, "tocsin:", err)
 	if refused, ok := errors.AsType[*apiclient.Error](err); ok {
 		for _, field := range refused.Details {
+			if len(refused.Details) == 1 {
+				break // the message names it
+			}
 			_, _ = fmt.Fprintf(c.err, "  %s: %s\n", field.Path, field.Message)
 		}
 	}

@@ -106,7 +106,10 @@ func (p *printer) block(heading, text string) {
 func indent(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimRight(text, "\n")) {
-		b.WriteString("  " + printable(strings.TrimRight(line, "\n")) + "\n")
+		if line = printable(strings.TrimRight(line, "\n")); line != "" {
+			line = "  " + line
+		}
+		b.WriteString(line + "\n")
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

@@ -50,6 +50,7 @@ func TestResolve(t *testing.T) {
 		{"JSON text stays as sent", `[{"key":"a","type":"number"},{"key":"j","type":"json"}]`, `{"a":1.10e3, "j":{ "z":12345678901234567890, "a":"\u0000\ud800" }}`, `{"a":1.10e3,"j":{"z":12345678901234567890,"a":"\u0000\ud800"}}`},
 		{"not an object", `[]`, `[1]`, `params must be a JSON object`},
 		{"readOnly is never submitted", `[{"key":"a","type":"string","readOnly":true,"default":"d"}]`, `{"a":"x"}`, `{"a":"d"}`},
+		{"readOnly cannot be required", `[{"key":"a","type":"string","readOnly":true,"required":true}]`, `{"a":"x"}`, `{}`},
 		{
 			"every bad param is listed",
 			`[{"key":"s","type":"string"},{"key":"n","type":"number"},{"key":"b","type":"boolean"},{"key":"d","type":"date"},{"key":"t","type":"datetime"},{"key":"l","type":"select","options":[{"value":"x","label":"X"}]},{"key":"r","type":"string","required":true}]`,

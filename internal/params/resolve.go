@@ -48,7 +48,7 @@ func (r *resolver) field(s *scope, f *field, path string) json.RawMessage {
 		return r.absentGroup(s, f, path)
 	}
 	if f.value == nil {
-		if f.Required {
+		if f.Required && !f.ReadOnly { // nobody could give it
 			r.fail(path, "is required")
 		}
 		return nil

@@ -160,6 +160,7 @@ func (r *Registry) loadOne(ctx context.Context, dir string, before *loaded) (out
 		return before
 	}
 	out = r.loader.loadSource(ctx, dir, s, err)
+	out.source.forget()
 	if out.err == nil {
 		r.tenancy.keep(out.ref, out.bundle)
 		r.cfg.Log.Info("app.loaded",

@@ -133,6 +133,13 @@ func (w *treeWalk) content(name string) error {
 	return nil
 }
 
+// forget lets go of the text, which nobody needs once the app is loaded.
+func (s *source) forget() {
+	if s != nil {
+		s.files = nil
+	}
+}
+
 // has says whether the tree has a file that the loader reads.
 func (s *source) has(name string) bool {
 	_, ok := s.files[name]
