@@ -160,7 +160,7 @@ const (
 	CodeUnsettled       = "hook_unsettled" // idle with a promise that can never settle
 	CodeTooLarge        = "hook_too_large" // input or output over its limit
 	CodeWorkerLost      = "hook_crashed"
-	CodeCancelled       = "hook_cancelled" // the caller's context was cancelled
+	CodeCancelled       = "hook_cancelled"   // the caller's context was cancelled
 	CodeQuarantined     = "hook_quarantined" // the app's circuit breaker is open
 	CodeOverloaded      = "hook_overloaded"  // the queue for a worker is full
 	CodeNotDeclared     = "hook_not_declared"

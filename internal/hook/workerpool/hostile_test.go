@@ -15,7 +15,7 @@ import (
 // hostileLimits are short enough to test with. Grace is long: on a busy
 // machine the soft limit must still be the one that ends what it can end.
 func hostileLimits() hook.Limits {
-	return hook.Limits{Wall: 500 * time.Millisecond, Grace: time.Second, MemBytes: 32 << 20, MaxHostOps: 8, MaxTimers: 100, MaxLog: 4096}
+	return hook.Limits{Wall: slowdown * 500 * time.Millisecond, Grace: time.Second, MemBytes: 32 << 20, MaxHostOps: 8, MaxTimers: 100, MaxLog: 4096}
 }
 
 // TestHostileHooksAreStopped runs each hook beside good calls of another app:

@@ -58,7 +58,7 @@ func start(ctx context.Context, pool *workerpool.Pool, ref hook.AppRef, name str
 }
 
 // workerPIDs lists the worker processes of this test process.
-func workerPIDs(t *testing.T) []int {
+func workerPIDs(t testing.TB) []int {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("needs /proc")

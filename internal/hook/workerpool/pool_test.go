@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 
@@ -113,19 +112,4 @@ func TestHookIsCalledOnItsTriggerWithInputAndContext(t *testing.T) {
 			t.Errorf("%s: got %s, %v, want %s", name, got, err, want)
 		}
 	}
-}
-
-func BenchmarkPassthrough(b *testing.B) {
-	pool := newPool(b, &fakeHost{}, workerpool.Options{})
-	ref := loadHooks(b, pool, "app.bench", `handleIngest(input) { return [input.raw.body]; }`)
-	body := `{"id":"evt_1","text":"` + strings.Repeat("x", 900) + `"}`
-	input := json.RawMessage(`{"raw":{"method":"POST","path":"/p","query":{},"headers":{"content-type":"application/json"},"body":` + body + `},"params":{},"state":null,"subscriptionId":"sub_1"}`)
-	b.ResetTimer()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := pool.Invoke(context.Background(), hook.Call{App: ref, Hook: "t/handleIngest", Input: input, RawBody: []byte(body)}); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

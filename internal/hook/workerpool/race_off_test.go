@@ -1,0 +1,5 @@
+//go:build !race
+
+package workerpool_test
+
+const slowdown = 1

@@ -1,0 +1,6 @@
+//go:build race
+
+package workerpool_test
+
+// slowdown stretches time limits: the race detector slows the engine down.
+const slowdown = 8
