@@ -56,28 +56,28 @@ type ingest struct {
 	stop        func() error
 }
 
-func startIngest(t testing.TB) *ingest {
-	t.Helper()
+func startIngest(tb testing.TB) *ingest {
+	tb.Helper()
 	env := map[string]string{
-		"DATABASE_URL": storetest.NewURL(t), "TOCSIN_DEV": "1", "BOOTSTRAP_API_KEY": "local", "APPS_DIR": filepath.FromSlash("../../examples/apps"),
+		"DATABASE_URL": storetest.NewURL(tb), "TOCSIN_DEV": "1", "BOOTSTRAP_API_KEY": "local", "APPS_DIR": filepath.FromSlash("../../examples/apps"),
 		"INGEST_ADDR": "127.0.0.1:0", "API_ADDR": "127.0.0.1:0", "HOST_URL": "https://hooks.example", "SHUTDOWN_GRACE": "5s", "MAX_BODY_BYTES": "65536",
 	}
 	cfg, err := config.FromEnv(func(name string) string { return env[name] })
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	s := &ingest{t: t, log: &logTap{addrs: make(chan [2]string, 2)}}
+	s := &ingest{t: tb, log: &logTap{addrs: make(chan [2]string, 2)}}
 	log, err := obs.NewLogger(s.log, obs.LogConfig{Level: "debug", Format: "json", Service: service, Instance: "test"})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, cfg, log) }()
 	s.stop = sync.OnceValue(func() error { cancel(); return <-ended })
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.stop(); err != nil {
-			t.Errorf("run: %v", err)
+			tb.Errorf("run: %v", err)
 		}
 	})
 	addrs := map[string]string{}
@@ -87,7 +87,7 @@ func startIngest(t testing.TB) *ingest {
 			addrs[pair[0]] = "http://" + pair[1]
 		case err := <-ended:
 			ended <- err
-			t.Fatalf("ended at start: %v\n%s", err, s.log)
+			tb.Fatalf("ended at start: %v\n%s", err, s.log)
 		}
 	}
 	s.public, s.api = addrs["ingest"], addrs["management"]
