@@ -102,7 +102,8 @@ type Asker interface {
 
 // Resolve gives the values a subscription keeps: defaults filled in, hidden,
 // read-only and undeclared keys dropped, in the order of the declaration, every
-// supplied value's JSON text as it came. All that does not fit is listed in one
+// supplied value's JSON text as it came. A default is not checked: Warnings
+// tells its author. All that does not fit is listed in one
 // *trigger.InvalidError of code param_invalid. Checks that need the app's code
 // are left out; ResolveWith makes them.
 func Resolve(declared, supplied json.RawMessage) (json.RawMessage, error) {

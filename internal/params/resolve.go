@@ -53,6 +53,9 @@ func (r *resolver) field(s *scope, f *field, path string) json.RawMessage {
 		}
 		return nil
 	}
+	if !f.supplied && f.Type != typeGroup {
+		return compact(f.value) // the author's word: who subscribes is not to blame for it
+	}
 	if f.Repeat {
 		return r.list(f.value, path, func(element json.RawMessage, at string) json.RawMessage {
 			return r.value(s, f, element, at)

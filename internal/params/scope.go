@@ -20,7 +20,8 @@ type field struct {
 	*param
 	sections []*param        // around it: their showIf and dependsOn hold for it too
 	value    json.RawMessage // supplied, else the default; nil when neither
-	decoded  any             // value, read on first use
+	supplied bool
+	decoded  any // value, read on first use
 	state    visibility
 }
 
@@ -55,7 +56,8 @@ func (s *scope) add(declared []*param, given map[string]json.RawMessage, section
 			s.add(p.Children, given, append(slices.Clip(sections), p))
 			continue
 		}
-		f := &field{param: p, sections: sections, value: candidate(p, given)}
+		f := &field{param: p, sections: sections}
+		f.value, f.supplied = candidate(p, given)
 		if before, twice := s.byKey[p.Key]; twice { // the last one counts, in the first one's place
 			*before = *f
 			continue
@@ -67,14 +69,14 @@ func (s *scope) add(declared []*param, given map[string]json.RawMessage, section
 
 // candidate is the supplied value, else the default. null is no value, and
 // neither is the empty text that forms send for a choice not made.
-func candidate(p *param, given map[string]json.RawMessage) json.RawMessage {
+func candidate(p *param, given map[string]json.RawMessage) (value json.RawMessage, supplied bool) {
 	if v, ok := given[p.Key]; ok && !p.ReadOnly && !p.isBlank(v) {
-		return v
+		return v, true
 	}
 	if p.isBlank(p.Default) {
-		return nil
+		return nil, false
 	}
-	return p.Default
+	return p.Default, false
 }
 
 func (p *param) isBlank(v json.RawMessage) bool {
