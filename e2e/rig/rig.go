@@ -369,7 +369,8 @@ func Eventually(t testing.TB, within time.Duration, what string, done func() boo
 // FreeAddr gives a loopback address that nobody listened on a moment ago.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
@@ -166,7 +165,7 @@ func (r *hookResponse) read() (*trigger.Response, error) {
 	}
 	response := &trigger.Response{Status: r.Status}
 	if response.Status == 0 {
-		response.Status = http.StatusOK
+		response.Status = 200
 	}
 	if response.Status < 200 || response.Status > 599 {
 		return nil, errors.New("response.status must lie between 200 and 599")

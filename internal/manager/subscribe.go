@@ -73,7 +73,7 @@ func (m *TriggerManager) resolve(ctx context.Context, tenant string, def *trigge
 	if def.RequiresAuth && request.ConnectionID == "" {
 		return nil, &trigger.InvalidError{Code: "connection_required", Message: "this trigger needs a connection of its app: give connectionId"}
 	}
-	resolved, err := params.Resolve(def.Params, request.Params)
+	resolved, err := params.ResolveWith(ctx, def.Params, request.Params, nil)
 	if err != nil {
 		return nil, err
 	}

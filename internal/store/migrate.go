@@ -169,10 +169,10 @@ func LatestMigration() uint {
 
 // CheckSchema says whether the schema fits; ErrSchema with what to do when it
 // does not.
-func (d *DB) CheckSchema(ctx context.Context) error {
+func (db *DB) CheckSchema(ctx context.Context) error {
 	var version uint
 	var dirty bool
-	err := d.pool.QueryRow(ctx, "SELECT version, dirty FROM schema_migrations LIMIT 1").Scan(&version, &dirty)
+	err := db.pool.QueryRow(ctx, "SELECT version, dirty FROM schema_migrations LIMIT 1").Scan(&version, &dirty)
 	if err != nil && !isUnavailable(err) || errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("%w: it is empty; run: tocsin migrate", ErrSchema)
 	}

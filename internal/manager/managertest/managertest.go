@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -323,7 +324,7 @@ func ingestMasks(t *testing.T, b *Bundle) {
 			Body                                           json.RawMessage
 		}
 	}](t, got.Normalized)
-	if seen.SubscriptionID != s.ID.Reveal() || seen.Raw.Method != "POST" || seen.Raw.RawBody != body || string(seen.Raw.Body) != body {
+	if seen.SubscriptionID != s.ID.Reveal() || seen.Raw.Method != http.MethodPost || seen.Raw.RawBody != body || string(seen.Raw.Body) != body {
 		t.Errorf("the parser saw %+v", seen)
 	}
 	if seen.Raw.Headers["authorization"] != "Bearer canary-h" || seen.Raw.Query["token"] != "canary-q" || seen.Raw.Query["a"] != "1" {
