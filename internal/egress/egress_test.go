@@ -15,9 +15,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tocsin-dev/tocsin/internal/hook"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
 )
 
 func TestPublicRefusesEveryWayToTheOwnNetwork(t *testing.T) {

@@ -13,10 +13,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/internal/hook"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/time/rate"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
 )
 
 // Sign adds a connection's credential to a request before it leaves. A signer
@@ -173,7 +174,7 @@ func redirected(request *http.Request, status int, location string) (*http.Reque
 }
 
 func (h *Host) answer(ctx context.Context, response *http.Response, seen *url.URL) (hook.FetchResponse, error) {
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, h.options.MaxBody+1))
 	if err != nil {
 		return hook.FetchResponse{}, requestError(ctx, err)
@@ -242,8 +243,7 @@ func newRequest(ctx context.Context, r hook.FetchRequest, target *url.URL) (*htt
 
 // requestError keeps the URL, which may hold a credential, out of the text.
 func requestError(ctx context.Context, err error) error {
-	var wrapper *url.Error
-	if errors.As(err, &wrapper) {
+	if wrapper, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapper.Err
 	}
 	switch {

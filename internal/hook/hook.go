@@ -190,8 +190,7 @@ func (e *Error) Error() string {
 
 // CodeOf gives the code of a hook error, or "" when err is none.
 func CodeOf(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return ""

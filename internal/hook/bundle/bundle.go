@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
+
 	"github.com/tocsin-dev/tocsin/internal/hook"
 )
 
@@ -115,7 +116,7 @@ type manifest struct {
 
 func readManifest(root string) (manifest, error) {
 	var m manifest
-	text, err := os.ReadFile(filepath.Join(root, "package.json"))
+	text, err := os.ReadFile(filepath.Join(root, "package.json")) //nolint:gosec // the operator chose root
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, &Error{Problems: []Problem{{Message: "the app has no package.json"}}}
 	}

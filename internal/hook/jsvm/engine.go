@@ -42,6 +42,12 @@ type engine struct {
 // but the context's address.
 var engines sync.Map // ctx uintptr -> *engine
 
+func engineOf(ctx uintptr) *engine {
+	found, _ := engines.Load(ctx)
+	e, _ := found.(*engine)
+	return e
+}
+
 const evalFlags = quickjs.MJS_EVAL_TYPE_GLOBAL
 
 func newEngine(memoryLimit int64) (*engine, error) {
@@ -140,20 +146,20 @@ func reallocate(tls *libc.TLS, state, block uintptr, size quickjs.Tsize_t) uintp
 func (e *engine) limitMemory(limit int64) {
 	if limit != e.memoryLimit {
 		e.memoryLimit = limit
-		quickjs.XJS_SetMemoryLimit(e.tls, e.rt, quickjs.Tsize_t(limit))
+		quickjs.XJS_SetMemoryLimit(e.tls, e.rt, quickjs.Tsize_t(limit)) //nolint:gosec // never negative
 	}
 }
 
 // memoryUsed is what the engine's allocator has handed out, in bytes.
 func (e *engine) memoryUsed() int64 {
 	runtime := (*quickjs.TJSRuntime)(memoryAt(e.rt))
-	return int64(runtime.Fmalloc_ctx.Fmalloc_state.Fmalloc_size)
+	return int64(runtime.Fmalloc_ctx.Fmalloc_state.Fmalloc_size) //nolint:gosec // far below
 }
 
 // propertyCount is the number of own properties of an object, without
 // building the list.
 func propertyCount(object value) int32 {
-	o := (*quickjs.TJSObject)(*(*unsafe.Pointer)(unsafe.Pointer(&object)))
+	o := (*quickjs.TJSObject)(*(*unsafe.Pointer)(unsafe.Pointer(&object))) //nolint:gosec // a JS object is a pointer behind its tag
 	shape := (*quickjs.TJSShape)(memoryAt(o.Fshape))
 	return shape.Fprop_count - shape.Fdeleted_prop_count
 }
@@ -163,15 +169,11 @@ func memoryAt(address uintptr) unsafe.Pointer { return unsafe.Add(nil, address) 
 
 func funcPointer(f any) uintptr {
 	type funcInterface struct{ typ, data uintptr }
-	return (*funcInterface)(unsafe.Pointer(&f)).data
+	return (*funcInterface)(unsafe.Pointer(&f)).data //nolint:gosec // how the library takes a C function
 }
 
 func interruptCallback(_ *libc.TLS, _, opaque uintptr) int32 {
-	found, ok := engines.Load(opaque)
-	if !ok {
-		return 0
-	}
-	if found.(*engine).due() {
+	if e := engineOf(opaque); e != nil && e.due() {
 		return 1
 	}
 	return 0
@@ -186,37 +188,36 @@ func (e *engine) due() bool {
 }
 
 func hostCallback(_ *libc.TLS, ctx uintptr, _ value, argc int32, argv uintptr, op int32) value {
-	found, ok := engines.Load(ctx)
-	if !ok {
+	e := engineOf(ctx)
+	if e == nil {
 		return undefined
 	}
-	return found.(*engine).hostCall(op, unsafe.Slice((*value)(memoryAt(argv)), argc))
+	return e.hostCall(op, unsafe.Slice((*value)(memoryAt(argv)), argc))
 }
 
 var (
 	undefined = value{Ftag: quickjs.EJS_TAG_UNDEFINED}
 	null      = value{Ftag: quickjs.EJS_TAG_NULL}
-	exception = value{Ftag: quickjs.EJS_TAG_EXCEPTION}
 )
 
 func isException(v value) bool { return v.Ftag == quickjs.EJS_TAG_EXCEPTION }
-func isUndefined(v value) bool { return v.Ftag == quickjs.EJS_TAG_UNDEFINED }
 func isString(v value) bool {
-	return int32(v.Ftag) == quickjs.EJS_TAG_STRING || int32(v.Ftag) == quickjs.EJS_TAG_STRING_ROPE
+	return v.Ftag == quickjs.EJS_TAG_STRING || v.Ftag == quickjs.EJS_TAG_STRING_ROPE
 }
 
 func boolean(b bool) value {
 	v := value{Ftag: quickjs.EJS_TAG_BOOL}
 	if b {
-		*(*uint64)(unsafe.Pointer(&v)) = 1
+		*(*uint64)(unsafe.Pointer(&v)) = 1 //nolint:gosec // the payload of a JS boolean
 	}
 	return v
 }
 
-func (e *engine) integer(n int) value { return quickjs.XNewInt32(e.tls, e.ctx, int32(n)) }
+func (e *engine) integer(n int) value {
+	return quickjs.XNewInt32(e.tls, e.ctx, int32(n)) //nolint:gosec // ids and counts
+}
 
-func (e *engine) free(v value)      { quickjs.XFreeValue(e.tls, e.ctx, v) }
-func (e *engine) dup(v value) value { return quickjs.XDupValue(e.tls, e.ctx, v) }
+func (e *engine) free(v value) { quickjs.XFreeValue(e.tls, e.ctx, v) }
 
 // cString copies s to C memory with a NUL behind it. Go memory may not be lent
 // instead: a small buffer can live on the goroutine's stack, which moves when
@@ -226,7 +227,7 @@ func cString(s string) uintptr {
 	if p == 0 {
 		panic("jsvm: out of memory")
 	}
-	memory := unsafe.Slice((*byte)(memoryAt(p)), len(s)+1)
+	memory := unsafe.Slice((*byte)(memoryAt(p)), len(s)+1) //nolint:gosec // just allocated
 	copy(memory, s)
 	memory[len(s)] = 0
 	return p
@@ -244,7 +245,7 @@ func (e *engine) str(s string) value {
 
 // buffer makes an ArrayBuffer holding a copy of b.
 func (e *engine) buffer(b []byte) value {
-	p := cString(unsafe.String(unsafe.SliceData(b), len(b)))
+	p := cString(unsafe.String(unsafe.SliceData(b), len(b))) //nolint:gosec // copied at once
 	defer libc.Xfree(nil, p)
 	return quickjs.XJS_NewArrayBufferCopy(e.tls, e.ctx, p, quickjs.Tsize_t(len(b)))
 }
@@ -254,7 +255,7 @@ func (e *engine) parseJSON(text []byte) value {
 	if !utf8.Valid(text) {
 		text = []byte(decodeUTF8(string(text)))
 	}
-	p := cString(unsafe.String(unsafe.SliceData(text), len(text)))
+	p := cString(unsafe.String(unsafe.SliceData(text), len(text))) //nolint:gosec // copied at once
 	defer libc.Xfree(nil, p)
 	name := cString("input")
 	defer libc.Xfree(nil, name)
@@ -356,7 +357,7 @@ func (e *engine) call(f, this value, args ...value) (value, error) {
 	argv := e.tls.Alloc(int(size) * max(len(args), 1))
 	defer e.tls.Free(int(size) * max(len(args), 1))
 	copy(unsafe.Slice((*value)(memoryAt(argv)), len(args)), args)
-	return e.result(quickjs.XJS_Call(e.tls, e.ctx, f, this, int32(len(args)), argv))
+	return e.result(quickjs.XJS_Call(e.tls, e.ctx, f, this, int32(len(args)), argv)) //nolint:gosec // a handful
 }
 
 func (e *engine) result(v value) (value, error) {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
 	"github.com/tocsin-dev/tocsin/internal/hook"
 )
 
@@ -236,7 +237,7 @@ func (vm *VM) btoa(args arguments) (value, error) {
 		if r > 0xff {
 			return null, nil
 		}
-		b = append(b, byte(r))
+		b = append(b, byte(r)) //nolint:gosec // checked above
 	}
 	return vm.engine.str(base64.StdEncoding.EncodeToString(b)), nil
 }
@@ -253,7 +254,7 @@ func (vm *VM) atob(args arguments) (value, error) {
 	}
 	b, err := base64.RawStdEncoding.DecodeString(text)
 	if err != nil {
-		return null, nil
+		return null, nil //nolint:nilerr // the prelude makes the error
 	}
 	return vm.engine.str(latin1(b)), nil
 }

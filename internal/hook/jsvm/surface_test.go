@@ -5,11 +5,13 @@ import (
 	"io"
 	"mime"
 	"mime/multipart"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/hook/jsvm"
 )
@@ -118,8 +120,10 @@ func TestConsoleAndLog(t *testing.T) {
 		t.Fatal(outcome.Err)
 	}
 	want := []hook.LogLine{
-		{Level: "warn", Message: "careful", Data: json.RawMessage(`{"a":1}`)}, {Level: "info", Message: "x"},
-		{Level: "info", Message: `n 1 {"b":2} TypeError: bad`}, {Level: "error", Message: "e"},
+		{Level: "warn", Message: "careful", Data: json.RawMessage(`{"a":1}`)},
+		{Level: "info", Message: "x"},
+		{Level: "info", Message: `n 1 {"b":2} TypeError: bad`},
+		{Level: "error", Message: "e"},
 	}
 	if diff := cmp.Diff(want, host.lines); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
@@ -145,7 +149,7 @@ func TestFetchBodiesReachTheHost(t *testing.T) {
 	}
 	for id, request := range host.fetches {
 		if request.URL == "https://x.test/get" {
-			if diff := cmp.Diff([][2]string{{"accept", "a/b"}, {"x-n", "5"}}, request.Headers); diff != "" || request.Body != nil || request.Method != "GET" {
+			if diff := cmp.Diff([][2]string{{"accept", "a/b"}, {"x-n", "5"}}, request.Headers); diff != "" || request.Body != nil || request.Method != http.MethodGet {
 				t.Errorf("GET %v: %s", request, diff)
 			}
 			vm.Reply(id, hook.FetchResponse{Status: 200, URL: request.URL, Body: []byte(`{"ok":1}`)}, nil)

@@ -48,16 +48,18 @@ func badPrefix(s string) int {
 		want = 1
 	case c >= 0xe0 && c <= 0xef:
 		want = 2
-		if c == 0xe0 {
+		switch c {
+		case 0xe0:
 			low = 0xa0
-		} else if c == 0xed {
+		case 0xed:
 			high = 0x9f
 		}
 	case c >= 0xf0 && c <= 0xf4:
 		want = 3
-		if c == 0xf0 {
+		switch c {
+		case 0xf0:
 			low = 0x90
-		} else if c == 0xf4 {
+		case 0xf4:
 			high = 0x8f
 		}
 	}

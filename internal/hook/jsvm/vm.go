@@ -15,8 +15,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tocsin-dev/tocsin/internal/hook"
 	quickjs "modernc.org/libquickjs"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
 )
 
 //go:embed prelude/*.js

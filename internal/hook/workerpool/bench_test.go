@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -55,7 +56,7 @@ func benchmarkHook(b *testing.B, members string, call hook.Call) {
 	const workers = 2
 	pool := newPool(b, &fakeHost{}, workerpool.Options{Workers: workers})
 	for pool.Stats().Workers < workers {
-		time.Sleep(time.Millisecond) // New waits for the first only
+		runtime.Gosched() // New waits for the first only
 	}
 	call.App = loadHooks(b, pool, "app.bench", members)
 	call.Hook = "t/handleIngest"

@@ -11,9 +11,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/hook/jsvm"
-	"golang.org/x/sys/unix"
 )
 
 // workerArgument is the hidden first argument that makes a binary a worker.
@@ -241,7 +242,7 @@ func waitReadable(fd int, timeout time.Duration) (bool, error) {
 	if timeout < 0 {
 		return true, nil
 	}
-	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
 	milliseconds := int((timeout + time.Millisecond - 1) / time.Millisecond)
 	n, err := unix.Poll(poll, milliseconds)
 	if errors.Is(err, unix.EINTR) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/hook/bundle"
 	"github.com/tocsin-dev/tocsin/internal/hook/workerpool"
@@ -58,14 +59,14 @@ func start(ctx context.Context, pool *workerpool.Pool, ref hook.AppRef, name str
 }
 
 // workerPIDs lists the worker processes of this test process.
-func workerPIDs(t testing.TB) []int {
-	t.Helper()
+func workerPIDs(tb testing.TB) []int {
+	tb.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("needs /proc")
+		tb.Skip("needs /proc")
 	}
 	entries, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var pids []int
 	for _, entry := range entries {

@@ -19,8 +19,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/internal/hook"
 	"go.uber.org/zap"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
 )
 
 // Options says how a Pool works. The zero value of a field takes the default.

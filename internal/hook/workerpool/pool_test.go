@@ -8,10 +8,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tocsin-dev/tocsin/internal/hook"
-	"github.com/tocsin-dev/tocsin/internal/hook/workerpool"
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
+	"github.com/tocsin-dev/tocsin/internal/hook/workerpool"
 )
 
 func TestMain(m *testing.M) {
@@ -95,12 +97,13 @@ func invoke(tb testing.TB, pool *workerpool.Pool, ref hook.AppRef, name, input s
 
 func TestHookIsCalledOnItsTriggerWithInputAndContext(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, &fakeHost{}, workerpool.Options{Workers: 1})
+	host := &fakeHost{}
+	pool := newPool(t, host, workerpool.Options{Workers: 1})
 	ref := loadHooks(t, pool, "app.call", `
 		sync(input, ctx) { return [this.label, input.n, Object.keys(ctx)]; },
 		async asynchronous(input) { await null; return input; },
 		async fetching(input, ctx) { const r = await ctx.fetch("https://x.test/a"); return [r.status, await r.json()]; },
-		nothing() {},
+		nothing(input, ctx) { ctx.log("warn", "called", { n: input.n }); },
 	`)
 	for name, want := range map[string]string{
 		"sync":         `["the trigger",1,["fetch","log","file"]]`,
@@ -111,5 +114,9 @@ func TestHookIsCalledOnItsTriggerWithInputAndContext(t *testing.T) {
 		if got, err := invoke(t, pool, ref, name, `{"n":1}`); err != nil || got != want {
 			t.Errorf("%s: got %s, %v, want %s", name, got, err, want)
 		}
+	}
+	want := []hook.LogLine{{Level: "warn", Message: "called", Data: json.RawMessage(`{"n":1}`)}}
+	if diff := cmp.Diff(want, host.logged()); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
 	}
 }

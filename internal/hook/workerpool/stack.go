@@ -26,7 +26,7 @@ func mapStack(stack string, sourceMap []byte) string {
 		places = nil // a stack in the bundle's own lines is better than none
 	}
 	var out []string
-	for _, line := range strings.Split(strings.TrimRight(stack, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimRight(stack, "\n"), "\n") {
 		if strings.Contains(line, "(host:") || strings.HasSuffix(line, "at call (native)") {
 			continue
 		}

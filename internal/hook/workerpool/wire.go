@@ -132,7 +132,7 @@ func (f *fields) bytes() []byte {
 
 func (f *fields) text() string        { return string(f.bytes()) }
 func (f *fields) flag() bool          { return f.uint() != 0 }
-func (f *fields) int() int            { return int(min(f.uint(), 1<<62)) } //nolint:gosec // bounded
+func (f *fields) int() int            { return int(min(f.uint(), 1<<62)) }
 func (f *fields) span() time.Duration { return time.Duration(f.int()) }
 
 func (f *fields) err() error {

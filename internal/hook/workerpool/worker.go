@@ -12,9 +12,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/internal/hook"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/tocsin-dev/tocsin/internal/hook"
 )
 
 // worker is a worker process from the outside. jobs, scripts, served, vms,
@@ -135,7 +136,7 @@ func launch(l lane, way isolation, c config) (*worker, error) {
 	if err != nil {
 		w.kill()
 		_ = ours.Close()
-		return nil, fmt.Errorf("%w (%v; %s)", err, w.cmd.Wait(), w.said)
+		return nil, fmt.Errorf("%w (%s; %s)", err, outcome(w.cmd.Wait()), w.said)
 	}
 	return w, nil
 }
@@ -176,13 +177,18 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 		return nil, nil, fmt.Errorf("make socket pair: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "hook-pool"), os.NewFile(uintptr(fds[1]), "hook-worker")
-	defer ours.Close() // FileConn has its own
-	conn, err := net.FileConn(ours)
+	conn, err := net.FileConn(ours) // which takes a descriptor of its own
+	_ = ours.Close()
 	if err != nil {
 		_ = theirs.Close()
 		return nil, nil, fmt.Errorf("use socket pair: %w", err)
 	}
-	return conn.(*net.UnixConn), theirs, nil
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		_, _ = conn.Close(), theirs.Close()
+		return nil, nil, fmt.Errorf("use socket pair: got %T", conn)
+	}
+	return unixConn, theirs, nil
 }
 
 // adopt puts a started worker to work.
@@ -204,6 +210,14 @@ func (p *Pool) adopt(w *worker) {
 	p.flushAll()
 }
 
+// outcome is how something ended, in words.
+func outcome(err error) string {
+	if err == nil {
+		return "no error"
+	}
+	return err.Error()
+}
+
 func (w *worker) kill() { _ = w.cmd.Process.Kill() }
 
 // serve reads a worker's frames until it is gone.
@@ -212,7 +226,7 @@ func (p *Pool) serve(w *worker) {
 	w.kill()
 	_ = w.conn.Close()
 	w.out.close()
-	how := fmt.Sprint(w.cmd.Wait(), "; ", err, "; ", w.said)
+	how := fmt.Sprintf("%s; %s; %s", outcome(w.cmd.Wait()), outcome(err), w.said)
 	p.died(w, how)
 }
 
@@ -266,6 +280,8 @@ func (p *Pool) take(w *worker, kind frameKind, payload *fields) error {
 		if j != nil {
 			p.options.Host.Log(j.call, line)
 		}
+	case frameConfig, frameBundle, frameForget, frameForgetApp, frameCall, frameCancel, frameReply, frameHello:
+		return errFrame
 	default:
 		return errFrame
 	}
@@ -302,8 +318,7 @@ func fetchError(ctx context.Context, err error) *hook.Error {
 	if err == nil {
 		return nil
 	}
-	var known *hook.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*hook.Error](err); ok {
 		return known
 	}
 	if ctx.Err() != nil {
