@@ -33,12 +33,14 @@ var mayImport = map[string][]string{
 	// Rules. None of them knows how anything is stored, sent or received.
 	"internal/apikey":      {"internal/secret"},
 	"internal/config":      {"internal/secret"},
+	"internal/dedup":       {"internal/jsonpointer", "internal/trigger"},
 	"internal/explain":     {"internal/trigger"},
 	"internal/handshake":   {"internal/jsonpointer", "internal/secret", "internal/trigger", "internal/verify"},
 	"internal/manager":     {"internal/handshake", "internal/hook", "internal/params", "internal/trigger", "internal/triggercall", "internal/verify"},
 	"internal/params":      {"internal/trigger"},
 	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger"},
 	"internal/triggercall": {"internal/trigger"},
+	"internal/vendors":     {"internal/dedup", "internal/handshake", "internal/jsonpointer", "internal/secret", "internal/trigger", "internal/verify"},
 	"internal/verify":      {"internal/jsonpointer", "internal/secret", "internal/trigger"},
 
 	// The outside world: hooks, what they fetch, engines, and the API seen from outside.
@@ -57,7 +59,7 @@ var mayImport = map[string][]string{
 	"e2e":                          {"db", "internal"},
 	"examples":                     {"internal"},
 	"services/dispatcher":          {"internal"},
-	"services/dispatcher/internal": {"internal/config", "internal/engine", "internal/obs", "internal/secret", "internal/trigger"},
+	"services/dispatcher/internal": {"internal/config", "internal/engine", "internal/ident", "internal/obs", "internal/secret", "internal/trigger"},
 	"services/ingest":              {"internal"},
 	"services/ingest/internal": {
 		"internal/apikey", "internal/config", "internal/explain", "internal/manager", "internal/obs", "internal/params",
