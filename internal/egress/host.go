@@ -106,12 +106,13 @@ func (h *Host) Fetch(ctx context.Context, r hook.FetchRequest) (hook.FetchRespon
 		}
 	}
 	// The hook never sees the signed URL, which may hold a credential.
-	return h.follow(request, target)
+	seen, _, _ := strings.Cut(r.URL, "#")
+	return h.follow(request, seen)
 }
 
 // follow sends a request and follows redirects on the same host. seen is the
 // URL as the hook knows it.
-func (h *Host) follow(request *http.Request, seen *url.URL) (hook.FetchResponse, error) {
+func (h *Host) follow(request *http.Request, seen string) (hook.FetchResponse, error) {
 	for hops := 0; ; hops++ {
 		response, err := h.client.Do(request)
 		if err != nil {
@@ -128,7 +129,7 @@ func (h *Host) follow(request *http.Request, seen *url.URL) (hook.FetchResponse,
 		if request, err = redirected(request, response.StatusCode, location); err != nil {
 			return hook.FetchResponse{}, err
 		}
-		seen = request.URL
+		seen = request.URL.String()
 	}
 }
 
@@ -173,7 +174,7 @@ func redirected(request *http.Request, status int, location string) (*http.Reque
 	return next, nil
 }
 
-func (h *Host) answer(ctx context.Context, response *http.Response, seen *url.URL) (hook.FetchResponse, error) {
+func (h *Host) answer(ctx context.Context, response *http.Response, seen string) (hook.FetchResponse, error) {
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, h.options.MaxBody+1))
 	if err != nil {
@@ -183,7 +184,7 @@ func (h *Host) answer(ctx context.Context, response *http.Response, seen *url.UR
 		return hook.FetchResponse{}, &hook.Error{Code: hook.CodeTooLarge, Message: fmt.Sprintf("the answer is larger than %d bytes", h.options.MaxBody)}
 	}
 	answer := hook.FetchResponse{
-		Status: response.StatusCode, StatusText: http.StatusText(response.StatusCode), URL: seen.String(), Body: body,
+		Status: response.StatusCode, StatusText: http.StatusText(response.StatusCode), URL: seen, Body: body,
 	}
 	if _, text, ok := strings.Cut(response.Status, " "); ok {
 		answer.StatusText = text

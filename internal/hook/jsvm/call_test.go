@@ -232,6 +232,39 @@ func TestNothingOfACallReachesTheNext(t *testing.T) {
 	}
 }
 
+func TestVMIsKeptOnlyWhenItIsClean(t *testing.T) {
+	t.Parallel()
+	vm, host := newVM(t, `
+		clean() { return 1; },
+		global() { globalThis.x = 1; },
+		timer() { setTimeout(() => {}, 1e6); setInterval(() => {}, 1e6); },
+		fetch(input, ctx) { ctx.fetch("https://x.test"); return 1; },
+	`)
+	for _, test := range []struct {
+		hook string
+		kept bool
+	}{{"clean", true}, {"global", true}, {"timer", true}, {"fetch", true}, {"clean", true}, {"recursion", false}, {"caught", false}, {"after", false}, {"stuck", false}} {
+		if !test.kept {
+			vm, host = newVM(t, `
+				recursion() { const f = () => f(); f(); },
+				caught() { try { const a = []; for (;;) a.push(new Uint8Array(1 << 22)); } catch { return "survived"; } },
+				after() { const f = async () => { for (;;) await null; }; f(); return "result"; },
+				stuck() { Object.defineProperty(globalThis, "y", { value: 1 }); },
+			`)
+		}
+		vm.Start(hook.Call{Hook: "t/" + test.hook, Limits: limits()}, host, time.Now().Add(time.Minute), nil)
+		if vm.Outcome() == nil {
+			t.Errorf("%s: no outcome", test.hook)
+		}
+		if test.hook == "after" && string(vm.Outcome().Output) != `"result"` {
+			t.Errorf("after: %+v", vm.Outcome())
+		}
+		if kept := vm.End(); kept != test.kept {
+			t.Errorf("%s: kept %t, want %t", test.hook, kept, test.kept)
+		}
+	}
+}
+
 func TestLogFloodIsCutOff(t *testing.T) {
 	t.Parallel()
 	vm, host := newVM(t, `flood(input, ctx) { for (let i = 0; i < 100000; i++) ctx.log("info", "x".repeat(100)); return 1; }`)

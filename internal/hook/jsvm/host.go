@@ -100,6 +100,7 @@ func (vm *VM) settle(args arguments) (value, error) {
 	if vm.outcome != nil {
 		return undefined, nil
 	}
+	vm.hurry()
 	text, ok := vm.engine.goString(args.at(0))
 	switch {
 	case !ok:
@@ -113,6 +114,17 @@ func (vm *VM) settle(args arguments) (value, error) {
 	return undefined, nil
 }
 
+// hurry gives what the app still has queued a little time only: the result is
+// there, and nobody waits for the rest.
+func (vm *VM) hurry() {
+	if soon := time.Now().Add(afterlife); soon.Before(vm.engine.deadline) {
+		vm.engine.deadline = soon
+	}
+}
+
+// afterlife is how long an app may go on after its result.
+const afterlife = 20 * time.Millisecond
+
 // What a hook throws is kept up to these lengths.
 const maxMessage, maxStack = 4 << 10, 16 << 10
 
@@ -120,6 +132,8 @@ func (vm *VM) failed(args arguments) (value, error) {
 	if vm.outcome != nil {
 		return undefined, nil
 	}
+	overdue := vm.engine.due()
+	vm.hurry()
 	failure := &hook.Error{
 		Code: cmp.Or(args.text(0), hook.CodeThrew), Phase: phaseExecute,
 		Name: clip(args.text(1), 256), Message: clip(args.text(2), maxMessage), Stack: clip(args.text(3), maxStack),
@@ -133,7 +147,7 @@ func (vm *VM) failed(args arguments) (value, error) {
 	if failure.Name == "InternalError" {
 		// Out of time or stack: the app may be anywhere in its own code.
 		vm.broken = true
-		if vm.engine.due() {
+		if overdue {
 			failure = timeoutError()
 		}
 	}

@@ -359,12 +359,10 @@ func (vm *VM) End() bool {
 	if left || propertyCount(global) != vm.globals {
 		e.deadline, e.cancelled = time.Now().Add(resetTime), nil
 		defer vm.leave()
-		result, err := e.call(vm.entry.reset, undefined)
-		if err != nil || e.stopped {
+		clean, err := e.call(vm.entry.reset, undefined)
+		if err != nil || e.stopped || e.number(clean) == 0 {
 			return false
 		}
-		e.free(result)
-		vm.globals = propertyCount(global)
 	}
 	return true
 }

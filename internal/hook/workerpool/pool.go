@@ -143,6 +143,7 @@ type app struct {
 	running int
 	queue   []*job
 
+	dropped   bool      // unloaded or replaced
 	slowUntil time.Time // one call at a time until then: it burned a whole time limit
 	strikes   int       // hard kills it caused
 	clean     int       // good calls in quarantine since the last
@@ -238,8 +239,18 @@ func (p *Pool) dropApp(a *app) {
 	for _, w := range p.allWorkers() {
 		w.out.add(func(f *frames) { f.number(frameForgetApp, a.number) })
 	}
+	a.dropped = true
+	p.forgetScript(a)
+}
+
+// forgetScript gives up a dropped app's script once its last call is over.
+func (p *Pool) forgetScript(a *app) {
+	if !a.dropped || a.running > 0 || len(a.queue) > 0 {
+		return
+	}
+	a.dropped = false
 	a.script.users--
-	if a.script.users > 0 || a.running > 0 || len(a.queue) > 0 {
+	if a.script.users > 0 {
 		return
 	}
 	delete(p.scripts, a.script.hash)
@@ -484,6 +495,7 @@ func (p *Pool) finished(w *worker, r result) {
 	p.release(w, j)
 	p.judge(w, j, r)
 	j.end(r)
+	p.forgetScript(j.app)
 	if r.tired {
 		p.retire(w)
 	}

@@ -120,7 +120,7 @@ func launch(l lane, way isolation, c config) (*worker, error) {
 	}
 	w := &worker{lane: l, conn: ours, said: &crashText{}, jobs: map[uint64]*job{}, scripts: map[uint64]bool{}}
 	w.cmd = &exec.Cmd{
-		Path: self, Args: []string{"tocsin", workerArgument}, Env: []string{}, Dir: "/",
+		Path: self, Args: []string{"tocsin", workerArgument}, Env: []string{"TZ=UTC"}, Dir: "/",
 		Stderr: w.said, ExtraFiles: []*os.File{theirs}, SysProcAttr: way.attributes,
 	}
 	err = w.cmd.Start()

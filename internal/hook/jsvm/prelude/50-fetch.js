@@ -292,7 +292,7 @@ class Response extends Body {
     response.#status = answer.status;
     response.#statusText = answer.statusText;
     response.#url = answer.url;
-    response.#redirected = answer.url !== asked;
+    response.#redirected = answer.url !== asked.split("#")[0];
     response.#type = "basic";
     for (const [name, value] of answer.headers) response.#headers.append(name, value);
     fillBody(response, bytes);

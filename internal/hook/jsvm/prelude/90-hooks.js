@@ -2,6 +2,7 @@
 
 const hooks = new Map(); // "<trigger key>/<hook>" or "auth:<key>/<hook>" -> { self, call }
 let app = null;
+let ownGlobals = new Set(); // the names that were there when the app was loaded
 
 const isObject = (value) => typeof value === "object" && value !== null;
 const listOf = (value) => (Array.isArray(value) ? value : isObject(value) ? [value] : []);
@@ -38,6 +39,7 @@ const load = (exported) => {
     if (isObject(method)) addHooks("auth:" + String(method.key ?? method.type ?? ""), method, modules);
   }
   app = definition;
+  ownGlobals = new Set(Reflect.ownKeys(globalThis));
 };
 
 const describe = () => {
@@ -119,12 +121,10 @@ const fail = (error) => {
 };
 
 // reset drops what a call left behind, so that it cannot wake in the next one.
-const ownGlobals = new Set();
-const rememberGlobals = () => { for (const key of Reflect.ownKeys(globalThis)) ownGlobals.add(key); };
-
+// It answers false when a global will not go.
 const reset = () => {
   timers.clear();
   intervals.clear();
   pending.clear();
-  for (const key of Reflect.ownKeys(globalThis)) if (!ownGlobals.has(key)) Reflect.deleteProperty(globalThis, key);
+  return Reflect.ownKeys(globalThis).every((key) => ownGlobals.has(key) || Reflect.deleteProperty(globalThis, key));
 };

@@ -52,4 +52,4 @@ const freezeIntrinsics = () => {
 
 freezeIntrinsics();
 expose({ self: globalThis });
-return { load, describe, invoke, settleFetch, fireTimer, reset, rememberGlobals };
+return { load, describe, invoke, settleFetch, fireTimer, reset };
