@@ -174,9 +174,13 @@ func startHooks(cfg *config.Config, log *zap.Logger) (*workerpool.Pool, error) {
 	return workerpool.New(workerpool.Options{
 		Host:   egress.NewHost(egress.Options{AllowPrivate: cfg.AllowPrivateEgress, Log: log}),
 		Log:    log,
-		Limits: hook.Limits{Wall: cfg.Hook.Timeout, MemBytes: cfg.Hook.MemoryBytes()},
+		Limits: hook.Limits{Wall: cfg.Hook.Timeout, MemBytes: cfg.Hook.MemoryBytes(), MaxIn: maxHookInput(cfg.MaxBody)},
 	})
 }
+
+// maxHookInput leaves room for the largest body as the call has it and as the
+// event has it, with what JSON adds.
+func maxHookInput(maxBody int64) int64 { return max(4<<20, 4*maxBody) }
 
 func newListener(cfg *config.Config, metrics prometheus.Registerer, log *zap.Logger) *bell.Listener {
 	settings := bell.Config{Application: "tocsin-" + service + "-bell", Log: log}

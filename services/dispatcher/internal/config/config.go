@@ -20,6 +20,7 @@ type Config struct {
 	Batch         int
 	EngineTimeout time.Duration
 	BacklogAlert  int
+	MaxBody       int64
 
 	set config.Set
 }
@@ -77,6 +78,9 @@ func declared() *Config {
 	config.Add(&c.set, &c.HostURL, config.Var{
 		Name: "HOST_URL", Default: "http://localhost:8080", Doc: "public origin, as ingest has it; parseOutput sees it in the call's url",
 	}, config.Origin())
+	config.Add(&c.set, &c.MaxBody, config.Var{
+		Name: "MAX_BODY_BYTES", Default: "1048576", Doc: "as ingest has it: parseOutput must be able to see the largest call",
+	}, config.Bytes(1, 256<<20))
 	c.Bind(&c.set)
 	return c
 }
