@@ -123,7 +123,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		heard := l.up.Swap(false)
 		l.first.Store(false)
 		if ctx.Err() != nil {
-			return nil
+			break
 		}
 		if heard && time.Since(began) > stable {
 			backoff = firstBackoff
@@ -141,7 +141,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		}
 		pause(ctx, wait)
 	}
-	return nil
+	return nil //nolint:nilerr // how the last session ended is no error of Run, which was told to end
 }
 
 // sayPooled says it once in the life of the process.

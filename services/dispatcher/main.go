@@ -142,10 +142,14 @@ const refreshEvery = 5 * time.Second
 func serve(ctx context.Context, server *obs.Server, dispatcher *dispatch.Dispatcher, listener *bell.Listener, apps *registry.Registry, log *zap.Logger) error {
 	pages, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return obs.Serve(pages, obs.Shutdown{Grace: time.Second}, server) })
 	group.Go(func() error { return listener.Run(ctx) })
 	group.Go(func() error { return apps.Run(ctx, refreshEvery) })
+	group.Go(func() error { return apps.ReloadOn(ctx, reload) })
 	group.Go(func() error {
 		defer stop()
 		return dispatcher.Run(ctx)

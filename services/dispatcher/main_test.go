@@ -172,21 +172,21 @@ func (b *bundle) event(t testing.TB, id string) *trigger.EventDetail {
 	return e
 }
 
-// becomes waits until the event has the status.
-func (b *bundle) becomes(t testing.TB, id string, status trigger.Status, within time.Duration) *trigger.EventDetail {
+// dispatched waits until the event's run was started.
+func (b *bundle) dispatched(t testing.TB, id string, within time.Duration) *trigger.EventDetail {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(within)
 	for {
 		e := b.event(t, id)
-		if e.Status == status {
+		if e.Status == trigger.StatusDispatched {
 			return e
 		}
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("%s is %s after %s, want %s (%s %s)", id, e.Status, within, status, e.LastErrorCode, e.LastError)
+			t.Fatalf("%s is %s after %s (%s %s)", id, e.Status, within, e.LastErrorCode, e.LastError)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestAnEventBecomesARun(t *testing.T) {
 	b := setup(t)
 	d := b.dispatcher(t, "ENGINE_URL", "embedded:", "FALLBACK_INTERVAL", "1m")
 	id := b.call(t, b.subscribe(t), `{"hello":"tocsin"}`)
-	e := b.becomes(t, id, trigger.StatusDispatched, 10*time.Second)
+	e := b.dispatched(t, id, 10*time.Second)
 	run, err := b.Run(t.Context(), "default", e.RunID)
 	if err != nil || run.ID != ident.RunOfEvent(id) || string(run.Event) != `{"hello":"tocsin"}` || run.Trigger != "webhook" || run.Status != "succeeded" {
 		t.Errorf("%+v, %v", run, err)
@@ -237,7 +237,7 @@ func TestSubscriptionsAreServedInOrderByManyDispatchers(t *testing.T) {
 		b.dispatcher(t)
 	}
 	for _, id := range last {
-		b.becomes(t, id, trigger.StatusDispatched, 30*time.Second)
+		b.dispatched(t, id, 30*time.Second)
 	}
 	if stats := b.engine.Stats(); stats != (fakeengine.Stats{Starts: 150, Runs: 150}) {
 		t.Errorf("%+v", stats)
@@ -259,7 +259,7 @@ func TestADirtyErrorIsARetryLikeAnyOther(t *testing.T) {
 	b.engine.Play(fakeengine.Script{Steps: []fakeengine.Step{{Do: fakeengine.DoDirty}}})
 	d := b.dispatcher(t)
 	id := b.call(t, b.subscribe(t), `{}`)
-	e := b.becomes(t, id, trigger.StatusDispatched, 20*time.Second)
+	e := b.dispatched(t, id, 20*time.Second)
 	starts := b.engine.Starts()
 	if wait := starts[1].At.Sub(starts[0].Ended); wait < 5*time.Second {
 		t.Errorf("waited %s, want 5 s", wait)
@@ -288,7 +288,7 @@ func TestAShutdownGivesTheEventToAnother(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the shutdown took %s with a grace of 1s", took)
 	}
-	if e := b.becomes(t, id, trigger.StatusDispatched, 10*time.Second); e.Attempts != 1 || len(second.log.lines("event.dispatched")) != 1 {
+	if e := b.dispatched(t, id, 10*time.Second); e.Attempts != 1 || len(second.log.lines("event.dispatched")) != 1 {
 		t.Errorf("%+v", e)
 	}
 	if lines := first.log.lines("event.given_back"); len(lines) != 1 {
@@ -307,7 +307,7 @@ func TestADeadDispatchersEventRunsAfterItsLease(t *testing.T) {
 		t.Fatal(events, err)
 	}
 	d := b.dispatcher(t)
-	e := b.becomes(t, id, trigger.StatusDispatched, 20*time.Second)
+	e := b.dispatched(t, id, 20*time.Second)
 	if e.Attempts != 2 || len(d.log.lines("event.lost")) != 1 {
 		t.Errorf("%+v", e)
 	}
@@ -322,14 +322,14 @@ func TestACutListenerCatchesUp(t *testing.T) {
 	b.dispatcher(t, "FALLBACK_INTERVAL", "5m")
 	conn := storetest.Conn(t, b.url)
 	s := b.subscribe(t)
-	b.becomes(t, b.call(t, s, `{}`), trigger.StatusDispatched, 10*time.Second)
+	b.dispatched(t, b.call(t, s, `{}`), 10*time.Second)
 	for range 3 {
 		if _, err := conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
 			WHERE datname = current_database() AND application_name LIKE '%-bell'`); err != nil {
 			t.Fatal(err)
 		}
-		b.becomes(t, b.call(t, s, `{}`), trigger.StatusDispatched, 10*time.Second)
-		b.becomes(t, b.call(t, s, `{}`), trigger.StatusDispatched, 10*time.Second)
+		b.dispatched(t, b.call(t, s, `{}`), 10*time.Second)
+		b.dispatched(t, b.call(t, s, `{}`), 10*time.Second)
 	}
 }
 
@@ -338,7 +338,7 @@ func TestWithoutABellTheTimerFindsEvents(t *testing.T) {
 
 	b := setup(t)
 	d := b.dispatcher(t, "LISTEN_DATABASE_URL", "off", "FALLBACK_INTERVAL", "200ms")
-	b.becomes(t, b.call(t, b.subscribe(t), `{}`), trigger.StatusDispatched, 10*time.Second)
+	b.dispatched(t, b.call(t, b.subscribe(t), `{}`), 10*time.Second)
 	if len(d.log.lines("bell.poll_only")) != 1 {
 		t.Error("nothing says that there is no bell")
 	}

@@ -178,17 +178,18 @@ func TestTheLogSaysWhatHappenedAndNothingOfThePayload(t *testing.T) {
 func TestTheEventIDIsFilledInOnlyWhereThereIsNone(t *testing.T) {
 	t.Parallel()
 
+	spaced := ` { "b" : 1E400, "a":"\u0000" }`
 	for payload, want := range map[string]string{
-		`{"a":1}`:                        `{"id":"evt_1","a":1}`,
-		` { "b" : 1E400, "a":"\u0000" }`: ` {"id":"evt_1", "b" : 1E400, "a":"\u0000" }`,
-		`{}`:                             `{"id":"evt_1"}`,
-		`{"nested":{"id":1}}`:            `{"id":"evt_1","nested":{"id":1}}`,
-		`{"id":null}`:                    `{"id":null}`,
-		`{"\u0069d":7}`:                  `{"\u0069d":7}`,
-		`{"ID":7}`:                       `{"id":"evt_1","ID":7}`,
-		`[{"a":1}]`:                      `[{"a":1}]`,
-		`null`:                           `null`,
-		`"{}"`:                           `"{}"`,
+		`{"a":1}`:             `{"id":"evt_1","a":1}`,
+		spaced:                ` {"id":"evt_1", "b" : 1E400, "a":"\u0000" }`,
+		`{}`:                  `{"id":"evt_1"}`,
+		`{"nested":{"id":1}}`: `{"id":"evt_1","nested":{"id":1}}`,
+		`{"id":null}`:         `{"id":null}`,
+		`{"\u0069d":7}`:       `{"\u0069d":7}`,
+		`{"ID":7}`:            `{"id":"evt_1","ID":7}`,
+		`[{"a":1}]`:           `[{"a":1}]`,
+		`null`:                `null`,
+		`"{}"`:                `"{}"`,
 	} {
 		if got := string(embedded.Event("evt_1", json.RawMessage(payload))); got != want {
 			t.Errorf("%s: got %s, want %s", payload, got, want)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -222,12 +223,7 @@ func (e *Engine) workflow(w http.ResponseWriter, id string) {
 }
 
 func knows(known []string, id string) bool {
-	for _, k := range known {
-		if k == id {
-			return true
-		}
-	}
-	return len(known) == 0
+	return len(known) == 0 || slices.Contains(known, id)
 }
 
 func (e *Engine) run(w http.ResponseWriter, r *http.Request, workflow string) {

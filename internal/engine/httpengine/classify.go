@@ -41,37 +41,37 @@ type errorDoc struct {
 }
 
 // classify reads an engine's answer (DESIGN §8).
-func classify(answer *http.Response, text []byte) engine.StartResult {
+func classify(got *answer) engine.StartResult {
 	var doc answerBody
-	err := json.Unmarshal(text, &doc)
-	if answer.StatusCode >= 200 && answer.StatusCode < 300 {
+	err := json.Unmarshal(got.text, &doc)
+	if got.status >= 200 && got.status < 300 {
 		if err != nil || doc.RunID == nil || !validRunID(*doc.RunID) {
-			return retry(CodeInvalidAnswer, fmt.Sprintf("the engine answered %d without a usable runId", answer.StatusCode))
+			return retry(CodeInvalidAnswer, fmt.Sprintf("the engine answered %d without a usable runId", got.status))
 		}
 		return engine.StartResult{Kind: engine.Started, RunID: *doc.RunID}
 	}
 	if doc.Error == nil {
 		doc.Error = &errorDoc{}
 	}
-	step := stepError(answer, doc.Error, text)
+	step := stepError(got, doc.Error)
 	if !step.Retryable {
 		return engine.StartResult{Kind: engine.NonRetryable, Err: step}
 	}
-	after := answer.Header.Get("Retry-After")
-	busy := answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable
+	after := got.header.Get("Retry-After")
+	busy := got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable
 	if busy && after != "" {
 		return engine.StartResult{Kind: engine.Overloaded, Err: step, Wait: retryAfter(after, time.Now())}
 	}
 	return engine.StartResult{Kind: engine.Retryable, Err: step}
 }
 
-func stepError(answer *http.Response, doc *errorDoc, text []byte) *trigger.StepError {
+func stepError(got *answer, doc *errorDoc) *trigger.StepError {
 	step := &trigger.StepError{Code: doc.Code, Message: doc.Message, Phase: "execute"}
 	if !validCode(step.Code) {
-		step.Code = fmt.Sprintf("http_%d", answer.StatusCode)
+		step.Code = fmt.Sprintf("http_%d", got.status)
 	}
 	if step.Message == "" {
-		step.Message = fmt.Sprintf("the engine answered %d: %s", answer.StatusCode, text[:min(len(text), 512)])
+		step.Message = fmt.Sprintf("the engine answered %d: %s", got.status, got.text[:min(len(got.text), 512)])
 	}
 	step.Message = engine.CleanText(step.Message)
 	switch {
@@ -80,7 +80,7 @@ func stepError(answer *http.Response, doc *errorDoc, text []byte) *trigger.StepE
 	case final[doc.Code]:
 		step.Retryable = false
 	default:
-		step.Retryable = retryableStatus(answer.StatusCode)
+		step.Retryable = retryableStatus(got.status)
 	}
 	return step
 }
@@ -99,7 +99,6 @@ func retryableStatus(status int) bool {
 // that no engine is there counts towards the breaker: one that has taken the
 // call and is slow may have started the run.
 func noAnswer(ctx context.Context, err error, reached bool) engine.StartResult {
-	err = hideURL(err)
 	timedOut := errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil
 	if timedOut && reached {
 		return retry(CodeTimeout, "the engine took the call and did not answer in time")
@@ -118,7 +117,7 @@ func retry(code, message string) engine.StartResult {
 // refused is for requests that cannot be sent at all.
 func refused(code string, err error) engine.StartResult {
 	return engine.StartResult{Kind: engine.NonRetryable, Err: &trigger.StepError{
-		Code: code, Message: engine.CleanText(hideURL(err).Error()), Phase: "execute",
+		Code: code, Message: engine.CleanText(err.Error()), Phase: "execute",
 	}}
 }
 

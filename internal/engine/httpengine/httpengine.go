@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -65,15 +66,14 @@ func (e *Engine) StartRun(ctx context.Context, request engine.StartRequest) engi
 	if request.Trace != "" {
 		call.Header.Set("Traceparent", request.Trace)
 	}
-	answer, err := e.client.Do(call)
-	if err != nil {
+	got, err := e.send(call)
+	switch {
+	case got == nil:
 		return noAnswer(ctx, err, reached)
+	case err != nil:
+		return retry(CodeInvalidAnswer, fmt.Sprintf("the engine answered %d and broke off", got.status))
 	}
-	text, err := read(answer)
-	if err != nil {
-		return retry(CodeInvalidAnswer, fmt.Sprintf("the engine answered %d and broke off", answer.StatusCode))
-	}
-	return classify(answer, text)
+	return classify(got)
 }
 
 // WorkflowExists asks for the workflow. An engine without that route accepts
@@ -83,20 +83,19 @@ func (e *Engine) WorkflowExists(ctx context.Context, _, workflowID string) (bool
 	if err != nil {
 		return false, fmt.Errorf("ask the engine for a workflow: %w", err)
 	}
-	answer, err := e.client.Do(call)
-	if err != nil {
-		return false, fmt.Errorf("ask the engine for a workflow: %w", hideURL(err))
+	got, err := e.send(call)
+	if got == nil {
+		return false, fmt.Errorf("ask the engine for a workflow: %w", err)
 	}
-	_, _ = read(answer)
 	switch {
-	case answer.StatusCode >= 200 && answer.StatusCode < 300:
+	case got.status >= 200 && got.status < 300:
 		return true, nil
-	case answer.StatusCode == http.StatusNotFound:
+	case got.status == http.StatusNotFound:
 		return false, nil
-	case answer.StatusCode == http.StatusMethodNotAllowed, answer.StatusCode == http.StatusNotImplemented:
+	case got.status == http.StatusMethodNotAllowed, got.status == http.StatusNotImplemented:
 		return true, nil
 	}
-	return false, fmt.Errorf("ask the engine for a workflow: it answers %s", answer.Status)
+	return false, fmt.Errorf("ask the engine for a workflow: it answers %d", got.status)
 }
 
 // Ping says whether anything answers HTTP at the engine's address.
@@ -105,11 +104,9 @@ func (e *Engine) Ping(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ping the engine: %w", err)
 	}
-	answer, err := e.client.Do(call)
-	if err != nil {
-		return fmt.Errorf("ping the engine: %w", hideURL(err))
+	if got, err := e.send(call); got == nil {
+		return fmt.Errorf("ping the engine: %w", err)
 	}
-	_, _ = read(answer)
 	return nil
 }
 
@@ -129,9 +126,7 @@ func (e *Engine) request(ctx context.Context, method, path string, body []byte) 
 		return nil, err
 	}
 	call.Header = make(http.Header, len(e.header)+3)
-	for name, values := range e.header {
-		call.Header[name] = values
-	}
+	maps.Copy(call.Header, e.header)
 	return call, nil
 }
 
@@ -160,29 +155,40 @@ const (
 	maxDrain = 256 << 10 // more is thrown away, to keep the connection
 )
 
-// read reads the start of an answer. A connection whose answer is longer than
-// is worth draining is given up.
-func read(answer *http.Response) ([]byte, error) {
-	defer func() { _ = answer.Body.Close() }()
-	var text []byte
-	if n := answer.ContentLength; n >= 0 && n <= maxRead {
-		text = make([]byte, n)
-		_, err := io.ReadFull(answer.Body, text)
-		return text, err
-	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxRead))
+// answer is what came back: the start of it, and when it broke off, what there
+// is.
+type answer struct {
+	status int
+	header http.Header
+	text   []byte
+}
+
+// send makes the call. No answer at all is nil; one that broke off comes with
+// an error. A connection whose answer is longer than is worth draining is given
+// up.
+func (e *Engine) send(call *http.Request) (*answer, error) {
+	response, err := e.client.Do(call)
 	if err != nil {
-		return nil, err
+		return nil, hideURL(err)
 	}
-	_, _ = io.CopyN(io.Discard, answer.Body, maxDrain)
-	return text, nil
+	defer func() { _ = response.Body.Close() }()
+	got := &answer{status: response.StatusCode, header: response.Header}
+	if n := response.ContentLength; n >= 0 && n <= maxRead && call.Method != http.MethodHead {
+		got.text = make([]byte, n)
+		_, err := io.ReadFull(response.Body, got.text)
+		return got, err
+	}
+	if got.text, err = io.ReadAll(io.LimitReader(response.Body, maxRead)); err != nil {
+		return got, err
+	}
+	_, _ = io.CopyN(io.Discard, response.Body, maxDrain)
+	return got, nil
 }
 
 // hideURL takes the URL out of a net/http error: it may hold a password, and
 // the workflow's id is known anyway.
 func hideURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return err

@@ -41,7 +41,7 @@ func Open(cfg Config) (engine.Engine, error) {
 		}
 		return e, nil
 	}
-	return nil, fmt.Errorf("ENGINE_URL: the scheme %q is not supported by this build; it supports embedded:, http: and https:", cfg.URL.Scheme)
+	return nil, fmt.Errorf("ENGINE_URL: the scheme %q is not supported by this build; it supports embedded, http and https", cfg.URL.Scheme)
 }
 
 // client is the guarded client, with a kept connection for each start that may

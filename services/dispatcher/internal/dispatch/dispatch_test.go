@@ -94,13 +94,6 @@ func run(t *testing.T, o options) *bundle {
 	return b
 }
 
-// bubble runs a test on a clock of its own.
-func bubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, test)
-}
-
 // sleep moves the bubble's clock.
 func sleep(d time.Duration) {
 	time.Sleep(d) // the clock of the bubble
@@ -110,7 +103,8 @@ func sleep(d time.Duration) {
 func (b *bundle) count(message string) int { return b.logs.FilterMessage(message).Len() }
 
 func TestEventsAreFoundWithoutTheBell(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{})
 		id := b.add(1, 1)
 		sleep(1100 * time.Millisecond)
@@ -121,7 +115,8 @@ func TestEventsAreFoundWithoutTheBell(t *testing.T) {
 }
 
 func TestTheBellIsAnsweredAtOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{Fallback: time.Hour}})
 		for n := range 5 {
 			id := b.add(1, n)
@@ -135,7 +130,8 @@ func TestTheBellIsAnsweredAtOnce(t *testing.T) {
 }
 
 func TestABacklogIsDrainedAtTheStart(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		for n := range 40 {
 			for sid := range int64(30) {
@@ -156,7 +152,8 @@ func TestABacklogIsDrainedAtTheStart(t *testing.T) {
 // RFC §Retry backoff: 5 attempts in total; 5, 10, 20, 40 s, measured from the
 // event's last attempt.
 func TestRetriesWaitAsTheRFCSays(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{Fallback: 30 * time.Second}})
 		b.engine.set(func(context.Context, engine.StartRequest) engine.StartResult {
 			time.Sleep(time.Second) // how long the attempt takes, by the bubble's clock
@@ -177,7 +174,8 @@ func TestRetriesWaitAsTheRFCSays(t *testing.T) {
 
 // RFC §Retry backoff: errors such as plan_error skip straight to failed.
 func TestANonRetryableErrorEndsTheEvent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{})
 		b.engine.set(always(failing(engine.NonRetryable, "plan_error")))
 		id := b.add(1, 1)
@@ -190,7 +188,8 @@ func TestANonRetryableErrorEndsTheEvent(t *testing.T) {
 
 // RFC §Ordering: an event that waits out a backoff holds back no newer one.
 func TestAWaitingEventHoldsNobodyBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{})
 		first, second := b.add(1, 1), b.add(1, 2)
 		b.engine.set(func(_ context.Context, request engine.StartRequest) engine.StartResult {
@@ -211,7 +210,8 @@ func TestAWaitingEventHoldsNobodyBack(t *testing.T) {
 }
 
 func TestASubscriptionIsServedInOrderAndOthersBesideIt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		for n := range 10 {
 			l.add(1, n)
@@ -235,7 +235,8 @@ func TestASubscriptionIsServedInOrderAndOthersBesideIt(t *testing.T) {
 }
 
 func TestAnOverloadedEngineIsLeftAloneForAsLongAsItAsks(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{Fallback: time.Hour}})
 		overloaded := failing(engine.Overloaded, "busy")
 		overloaded.Wait = 20 * time.Second
@@ -262,7 +263,8 @@ func TestAnOverloadedEngineIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 
 // DESIGN §4.9: an outage does not burn every event's attempts.
 func TestAnEngineThatIsAwayIsWaitedFor(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{Concurrency: 4}})
 		gone := errors.New("connection refused")
 		b.engine.ping = func() error { return gone }
@@ -290,7 +292,8 @@ func TestAnEngineThatIsAwayIsWaitedFor(t *testing.T) {
 }
 
 func TestALoneEventOutlivesAnOutage(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{})
 		b.engine.ping = func() error { return errors.New("no route") }
 		b.engine.set(always(failing(engine.Unreachable, "no route")))
@@ -311,7 +314,8 @@ func TestALoneEventOutlivesAnOutage(t *testing.T) {
 
 // Something answers the ping, starts still fail: one event at a time pays.
 func TestATrialRisksOneEvent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{Concurrency: 2}})
 		b.engine.set(always(failing(engine.Unreachable, "reset")))
 		for sid := range int64(200) {
@@ -331,7 +335,8 @@ func TestATrialRisksOneEvent(t *testing.T) {
 }
 
 func TestASlowStartKeepsItsLease(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{Lease: 30 * time.Second, EngineTimeout: time.Hour}})
 		b.engine.set(after(10 * time.Minute))
 		id := b.add(1, 1)
@@ -343,7 +348,8 @@ func TestASlowStartKeepsItsLease(t *testing.T) {
 }
 
 func TestALateWriterChangesNothingAndSaysSo(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{EngineTimeout: time.Hour}})
 		b.engine.set(after(time.Hour))
 		id := b.add(1, 1)
@@ -357,7 +363,8 @@ func TestALateWriterChangesNothingAndSaysSo(t *testing.T) {
 }
 
 func TestADeadDispatchersEventsAreTakenOver(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		id := l.add(1, 1)
 		if events, err := l.DrainPending(t.Context(), trigger.ClaimRequest{Limit: 1, Lease: 30 * time.Second}); len(events) != 1 || err != nil {
@@ -376,7 +383,8 @@ func TestADeadDispatchersEventsAreTakenOver(t *testing.T) {
 }
 
 func TestAShutdownWaitsForStartsWithinItsGrace(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{Grace: 10 * time.Second}})
 		b.engine.set(after(3 * time.Second))
 		running, waiting := b.add(1, 1), b.add(1, 2)
@@ -395,7 +403,8 @@ func TestAShutdownWaitsForStartsWithinItsGrace(t *testing.T) {
 
 // DESIGN §4.9: shutdown charges no attempt.
 func TestAShutdownGivesBackWhatHangsAndChargesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{Grace: 5 * time.Second}})
 		b.engine.set(after(time.Hour))
 		id := b.add(1, 1)
@@ -413,7 +422,8 @@ func TestAShutdownGivesBackWhatHangsAndChargesNothing(t *testing.T) {
 }
 
 func TestABatchThatWaitsItsTurnIsGivenBackAtShutdown(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		for n := range 5 {
 			l.add(1, n)
@@ -433,7 +443,8 @@ func TestABatchThatWaitsItsTurnIsGivenBackAtShutdown(t *testing.T) {
 }
 
 func TestAnOutcomeOutlivesATroubledDatabase(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{cfg: dispatch.Config{Lease: 30 * time.Second}})
 		b.engine.set(after(time.Second))
 		id := b.add(1, 1)
@@ -466,7 +477,8 @@ func TestAnOutcomeOutlivesATroubledDatabase(t *testing.T) {
 
 // A peer retried for ever because writing the log of the attempt failed.
 func TestWordsThatCannotBeStoredDoNotKeepAnEventBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{})
 		b.refuse = func(o trigger.Outcome) error {
 			if o.Err != nil && strings.Contains(o.Err.Message, "poison") {
@@ -492,7 +504,8 @@ func TestWordsThatCannotBeStoredDoNotKeepAnEventBack(t *testing.T) {
 }
 
 func TestErrorTextIsCutAndCleaned(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{})
 		b.engine.set(always(failing(engine.NonRetryable, "dirty "+strings.Repeat("\x00\xff", 2_500_000))))
 		id := b.add(1, 1)
@@ -504,7 +517,8 @@ func TestErrorTextIsCutAndCleaned(t *testing.T) {
 }
 
 func TestAParseOutputThatThrowsIsAFailedAttempt(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		throws := true
 		b := run(t, options{parser: plain{func(context.Context, *trigger.PendingEvent) (json.RawMessage, *trigger.StepError) {
 			if throws {
@@ -526,7 +540,8 @@ func TestAParseOutputThatThrowsIsAFailedAttempt(t *testing.T) {
 
 // Issue: idle cost of at most 2 queries a second for each dispatcher.
 func TestAnIdleDispatcherAsksOnceASecond(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{})
 		sleep(time.Minute)
 		if b.peeks > 70 || b.drains > 0 || b.renewals+b.marks > 0 {
@@ -536,7 +551,8 @@ func TestAnIdleDispatcherAsksOnceASecond(t *testing.T) {
 }
 
 func TestOneQuietEventCostsFewQueries(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := run(t, options{})
 		for n := range 100 {
 			b.add(int64(n), 1)
@@ -550,7 +566,8 @@ func TestOneQuietEventCostsFewQueries(t *testing.T) {
 }
 
 func TestABatchEngineGetsBatches(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		for n := range 500 {
 			l.add(1, n)
@@ -573,7 +590,8 @@ func TestABatchEngineGetsBatches(t *testing.T) {
 }
 
 func TestABadEventInABatchIsItsOwnTrouble(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		var ids []string
 		for n := range 5 {
@@ -597,7 +615,8 @@ func TestABadEventInABatchIsItsOwnTrouble(t *testing.T) {
 }
 
 func TestBigPayloadsAreClaimedFewAtATime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		big := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
 		for n := range 600 {
@@ -616,7 +635,8 @@ func TestBigPayloadsAreClaimedFewAtATime(t *testing.T) {
 // Several dispatchers, an engine that fails in every way, a database that comes
 // and goes: everything ends, in order, never two at once.
 func TestManyDispatchersUnderFire(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		l, e := newLedger(), &fakeEngine{}
 		var (
 			mu    sync.Mutex
@@ -662,7 +682,8 @@ func TestManyDispatchersUnderFire(t *testing.T) {
 }
 
 func TestStoppingAtAnyTimeLosesNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		l, e := newLedger(), &fakeEngine{}
 		e.set(after(7 * time.Millisecond))
 		for n := range 30 {

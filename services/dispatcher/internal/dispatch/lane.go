@@ -32,8 +32,7 @@ func lanes(ctx context.Context, events []*trigger.PendingEvent) []*lane {
 	for _, event := range events {
 		l := bySID[event.SID]
 		if l == nil {
-			l = &lane{claim: event.Claim, leased: now}
-			l.ctx, l.cancel = context.WithCancelCause(ctx)
+			l = newLane(ctx, event.Claim, now)
 			bySID[event.SID] = l
 			list = append(list, l)
 		}
@@ -41,6 +40,12 @@ func lanes(ctx context.Context, events []*trigger.PendingEvent) []*lane {
 		l.outcomes = append(l.outcomes, trigger.Outcome{Event: event, Unattempted: true})
 	}
 	return list
+}
+
+func newLane(ctx context.Context, claim trigger.Claim, now time.Time) *lane {
+	l := &lane{claim: claim, leased: now}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	return l
 }
 
 // flight is what was claimed and is not settled, and the slots that starts take.

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -18,7 +17,7 @@ func (d *Dispatcher) startLane(ctx context.Context, l *lane) {
 		if ctx.Err() != nil || l.ctx.Err() != nil {
 			break
 		}
-		d.attempt(l.ctx, &l.outcomes[i])
+		d.attempt(l.ctx, &l.outcomes[i]) //nolint:contextcheck // what was begun outlives ctx, for the grace period
 	}
 	d.finish(l)
 }
@@ -71,7 +70,7 @@ func (d *Dispatcher) prepare(ctx context.Context, o *trigger.Outcome) (engine.St
 	}
 	return engine.StartRequest{
 		EventID: event.ID, AttemptID: o.AttemptID, Attempt: event.Attempts + 1, Subscription: event.Subscription, SID: event.SID,
-		Tenant: event.Tenant, WorkflowID: event.WorkflowID, Event: json.RawMessage(payload), Parsed: parsed,
+		Tenant: event.Tenant, WorkflowID: event.WorkflowID, Event: payload, Parsed: parsed,
 		ReceivedAt: event.ReceivedAt, Trace: event.Trace,
 	}, true
 }
