@@ -111,8 +111,12 @@ else
   database="DATABASE_URL"
 fi
 
-[ -x "$root/bin/ingest" ] || say "building (the first time downloads and compiles everything: one to three minutes on two cores)"
-make -s --no-print-directory -C "$root" build
+[ -x "$root/bin/ingest" ] || say "building (the first time downloads and compiles everything: some minutes on two cores)"
+# The sleeper holds no output, so that nobody waits for it when the build is done.
+(while sleep 30 >/dev/null 2>&1; do say "still building, $SECONDS s so far"; done) &
+beat=$!
+make -s --no-print-directory -C "$root" build || { kill "$beat"; die "the build failed"; }
+kill "$beat"
 
 INGEST_PORT='' API_PORT='' DISPATCHER_PORT=''
 set_address ingest INGEST 8080
