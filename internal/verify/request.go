@@ -83,8 +83,13 @@ func (b *body) lookup(call *trigger.Call, p place) ([]string, error) {
 		}
 		return values, nil
 	case b.isJSON && p.body != nil:
+		// Every element must have it: what has not is vouched for by nobody.
+		found := b.doc.All(p.body)
+		if star := slices.Index(p.body, "*"); star >= 0 && len(found) != len(b.doc.All(p.body[:star+1])) {
+			return nil, ReasonSignatureMissing
+		}
 		var values []string
-		for _, value := range b.doc.All(p.body) {
+		for _, value := range found {
 			text, ok := jsonpointer.Text(value)
 			if !ok {
 				return nil, ReasonBodyMalformed
