@@ -134,10 +134,13 @@ func TestTablesAndDocuments(t *testing.T) {
 		"GET /subscriptions/sub_1/events?limit=2&status=failed":  `{"events":[` + eventJSON + `,"reason":"parser_failed"}]}`,
 		"GET /trigger-events/evt_1": `{"event":` + eventJSON + `,"workflowId":"wf","error":{"code":"hook_threw","message":"no\u001b[31m"},"errorStack":"at a.ts:1\nat b.ts:2"},` +
 			`"call":{"method":"POST","path":"/p","rawQuery":"q=1","headers":{"b":"2","a":"1"},"body":"text\tof\nit"},"payload":{"n":12345678901234567890},"attempts":[{"attempt":1,"outcome":"retrying","runId":null,"error":{"code":"x","message":"y"},"endedAt":"2026-07-03T09:00:01.000Z","durationMs":7}],"explain":"It failed."}`,
-		"GET /trigger-events/evt_1/raw":      "\x00raw",
-		"POST /trigger-events/evt_1/requeue": `{"ok":true}`,
-		"GET /workflows/wf/runs?limit=50":    `{"runs":[{"runId":"run_1","status":"succeeded","trigger":"webhook","startedAt":"2026-07-03T09:00:00.000Z","finishedAt":null}]}`,
-		"GET /runs/run_1":                    `{"run":{"runId":"run_1","workflowId":"wf","status":"succeeded","trigger":"webhook","eventId":"evt_1"}}`,
+		"GET /trigger-events/evt_1/raw":       "\x00raw",
+		"POST /trigger-events/evt_1/requeue":  `{"ok":true}`,
+		"POST /trigger-events/evt_1/reingest": `{"eventIds":["evt_2","evt_3"],"status":"received"}`,
+		"PATCH /apps/io.x":                    `{"app":{"id":"io.x","version":"1","title":"X","state":"disabled","triggerCount":2}}`,
+		"POST /apps/reload":                   `{"apps":[{"id":"io.x","version":"2","title":"X","state":"active","triggerCount":2}]}`,
+		"GET /workflows/wf/runs?limit=50":     `{"runs":[{"runId":"run_1","status":"succeeded","trigger":"webhook","startedAt":"2026-07-03T09:00:00.000Z","finishedAt":null}]}`,
+		"GET /runs/run_1":                     `{"run":{"runId":"run_1","workflowId":"wf","status":"succeeded","trigger":"webhook","eventId":"evt_1"}}`,
 	})
 	for _, test := range []struct {
 		args string
@@ -161,6 +164,9 @@ func TestTablesAndDocuments(t *testing.T) {
 		{"events show evt_1 --raw", result{out: "\x00raw"}},
 		{"requeue evt_1", result{out: "requeued  evt_1"}},
 		{"requeue evt_1 --json", result{out: "{\n  \"ok\": true\n}"}},
+		{"reingest evt_1", result{out: "status  received\nevents  evt_2 evt_3"}},
+		{"apps disable io.x", result{out: "APP   VERSION  STATE     TRIGGERS  TITLE\nio.x  1        disabled  2         X"}},
+		{"apps reload", result{out: "APP   VERSION  STATE   TRIGGERS  TITLE\nio.x  2        active  2         X"}},
 		{"runs list --workflow wf", result{out: "RUN    STATUS     TRIGGER  STARTED               FINISHED\nrun_1  succeeded  webhook  2026-07-03 09:00:00Z  -"}},
 		{"subscriptions list --json --workflow w/f --cursor abc", result{out: "{\n  \"subscriptions\": []\n}"}},
 		{"runs show run_1 --json", result{out: "{\n  \"run\": {\n    \"runId\": \"run_1\",\n    \"workflowId\": \"wf\",\n    \"status\": \"succeeded\",\n    \"trigger\": \"webhook\",\n    \"eventId\": \"evt_1\"\n  }\n}"}},

@@ -266,3 +266,19 @@ func (c *cli) requeue() *cobra.Command {
 			return c.show(document, func(p *printer) { p.row("requeued", args[0]) })
 		})
 }
+
+func (c *cli) reingest() *cobra.Command {
+	return c.withAPI("reingest EVENT", "Run a call whose handleIngest failed through it again, once the app is mended", cobra.ExactArgs(1),
+		func(cmd *cobra.Command, api *apiclient.Client, args []string) error {
+			answer, err := api.Reingest(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return c.show(answer.Document, func(p *printer) {
+				p.row("status", answer.Value.Status)
+				p.field("reason", answer.Value.Reason)
+				p.field("error", answer.Value.Error.String())
+				p.field("events", strings.Join(answer.Value.EventIDs, " "))
+			})
+		})
+}

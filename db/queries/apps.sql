@@ -16,3 +16,9 @@ SELECT app_id, state FROM apps ORDER BY app_id;
 
 -- name: AppSetState :execrows
 UPDATE apps SET state = @state WHERE app_id = @app_id;
+
+-- name: AppReloadRequest :one
+UPDATE app_reloads SET requested = requested + 1 RETURNING requested;
+
+-- name: AppReloadsRequested :one
+SELECT requested FROM app_reloads;

@@ -36,6 +36,12 @@ FROM subscriptions
 WHERE tenant = @tenant AND lifecycle = 'live' AND (@workflow_id::text = '' OR workflow_id = @workflow_id::text) AND sid < @before
 ORDER BY sid DESC LIMIT @max_rows;
 
+-- name: SubscriptionsOfConnection :many
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
+FROM subscriptions
+WHERE tenant = @tenant AND connection_id = @connection_id AND lifecycle = 'live'
+ORDER BY sid LIMIT @max_rows;
+
 -- name: SubscriptionSetHookState :one
 UPDATE subscriptions SET hook_state = @hook_state, version = version + 1, updated_at = now()
 WHERE sid = @sid AND version = @version AND lifecycle = 'live'

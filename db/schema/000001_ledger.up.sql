@@ -42,6 +42,39 @@ CREATE TABLE app_triggers (
     PRIMARY KEY (app_id, key)
 );
 
+-- How often an operator has asked for APPS_DIR to be read again; every process
+-- reads it when this has grown.
+CREATE TABLE app_reloads (
+    one       boolean PRIMARY KEY DEFAULT true CHECK (one),
+    requested bigint  NOT NULL
+);
+INSERT INTO app_reloads (requested) VALUES (0);
+
+-- A tenant's access to an app's vendor (w6w contract §5). version grows with
+-- every change; refresh_token and refresh_until keep two processes from using
+-- up one refresh token, and a failed refresh from being tried at once again.
+CREATE TABLE connections (
+    tenant            text        NOT NULL,
+    connection_id     text        NOT NULL COLLATE "C",
+    app_id            text        NOT NULL,
+    auth              text        NOT NULL DEFAULT '', -- key of the app's auth method
+    state             text        NOT NULL CHECK (state IN ('pending', 'connected', 'needs_refresh', 'broken', 'revoked')),
+    owner             text        NOT NULL DEFAULT '',
+    label             text        NOT NULL DEFAULT '',
+    target            text,                -- JSON
+    display           text,                -- JSON
+    credential        bytea,               -- sealed JSON
+    expires_at        timestamptz,
+    version           bigint      NOT NULL DEFAULT 1,
+    refresh_token     text,
+    refresh_until     timestamptz,
+    error             text        NOT NULL DEFAULT '', -- why the last refresh failed
+    created_at        timestamptz NOT NULL DEFAULT now(),
+    updated_at        timestamptz NOT NULL DEFAULT now(),
+    last_refreshed_at timestamptz,
+    PRIMARY KEY (tenant, connection_id)
+);
+
 -- id is the secret in the callback URL; everything else refers to sid. A row
 -- is reserved before onSubscribe runs and stays as a tombstone while its
 -- events are kept. version grows with every change, so that a commit notices
@@ -67,6 +100,7 @@ CREATE TABLE subscriptions (
 CREATE INDEX subscriptions_tenant ON subscriptions (tenant, sid) WHERE lifecycle = 'live';
 CREATE INDEX subscriptions_reserved ON subscriptions (created_at) WHERE lifecycle = 'reserved';
 CREATE INDEX subscriptions_ended ON subscriptions (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX subscriptions_connection ON subscriptions (tenant, connection_id, sid) WHERE lifecycle = 'live' AND connection_id IS NOT NULL;
 CREATE INDEX subscriptions_workflow ON subscriptions (tenant, workflow_id, sid) WHERE lifecycle = 'live';
 
 -- When a poll subscription is checked next. A check holds the row by token and

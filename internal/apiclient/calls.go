@@ -145,6 +145,21 @@ func (c *Client) App(ctx context.Context, id string) (Answer[AppDetail], error) 
 	return get[AppDetail](ctx, c, "/apps/"+url.PathEscape(id), nil)
 }
 
+// OneApp is the answer of SetAppState.
+type OneApp struct {
+	App App `json:"app"`
+}
+
+// SetAppState takes the operator's word on an app: active, disabled or archived.
+func (c *Client) SetAppState(ctx context.Context, id, state string) (Answer[OneApp], error) {
+	return ask[OneApp](ctx, c, http.MethodPatch, "/apps/"+url.PathEscape(id), nil, map[string]string{"state": state})
+}
+
+// ReloadApps has every process read its apps again.
+func (c *Client) ReloadApps(ctx context.Context) (Answer[AppList], error) {
+	return ask[AppList](ctx, c, http.MethodPost, "/apps/reload", nil, nil)
+}
+
 // TriggerList is the answer of Triggers.
 type TriggerList struct {
 	Triggers []Trigger `json:"triggers"`
@@ -234,6 +249,19 @@ func (c *Client) RawEvent(ctx context.Context, id string) ([]byte, error) {
 // Requeue gives a failed event a new set of attempts.
 func (c *Client) Requeue(ctx context.Context, id string) (json.RawMessage, error) {
 	return c.Do(ctx, http.MethodPost, "/trigger-events/"+url.PathEscape(id)+"/requeue", nil, nil)
+}
+
+// Ingested is the answer of Reingest.
+type Ingested struct {
+	EventIDs []string `json:"eventIds"`
+	Status   string   `json:"status"`
+	Reason   string   `json:"reason"`
+	Error    *Fault   `json:"error"`
+}
+
+// Reingest runs a call whose ingest parser failed through it again.
+func (c *Client) Reingest(ctx context.Context, id string) (Answer[Ingested], error) {
+	return ask[Ingested](ctx, c, http.MethodPost, "/trigger-events/"+url.PathEscape(id)+"/reingest", nil, nil)
 }
 
 // OneRun is the answer of Run.

@@ -45,6 +45,8 @@ type Store interface {
 	// EndPoll ends a check; false when its lease was lost. A negative wait
 	// keeps to the interval.
 	EndPoll(ctx context.Context, poll *trigger.DuePoll, failure *trigger.StepError, wait time.Duration) (held bool, err error)
+	// Event reads one event of the tenant.
+	Event(ctx context.Context, tenant, eventID string) (*trigger.EventDetail, error)
 	// StoredCall reads the masked call of an event.
 	StoredCall(ctx context.Context, eventID string) (*trigger.StoredCall, error)
 }

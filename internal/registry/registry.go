@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -29,6 +30,8 @@ type AppStates interface {
 	// MirrorApps writes the apps, and sets each one's State.
 	MirrorApps(ctx context.Context, apps []*trigger.App) error
 	AppStates(ctx context.Context) (map[string]trigger.AppState, error)
+	// ReloadsRequested counts how often any process was asked to reload.
+	ReloadsRequested(ctx context.Context) (int64, error)
 }
 
 // Config of New.
@@ -49,6 +52,7 @@ type Registry struct {
 	current atomic.Pointer[snapshot]
 	mu      sync.Mutex // one Reload or Refresh at a time
 	retired []hook.AppRef
+	seen    int64 // requests for a reload that were answered
 }
 
 // snapshot is one load. It never changes once it is current.
@@ -115,6 +119,7 @@ func (r *Registry) Reload(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
+	requested := r.requested(ctx) // before the look: what is asked for meanwhile is not answered by it
 	dirs, err := appDirs(r.cfg.Dir)
 	if err != nil {
 		return err
@@ -129,7 +134,22 @@ func (r *Registry) Reload(ctx context.Context) error {
 	r.current.Store(newSnapshot(apps, results))
 	r.retire(before)
 	r.forgetBroken(before, results)
+	r.seen = max(r.seen, requested)
+	r.cfg.Log.Info("app.reloaded", zap.Int("apps", len(apps)))
 	return stateErr
+}
+
+// requested counts the reloads asked for; 0 while that cannot be known, and then
+// the next look at it reloads.
+func (r *Registry) requested(ctx context.Context) int64 {
+	if r.cfg.States == nil {
+		return 0
+	}
+	n, err := r.cfg.States.ReloadsRequested(ctx)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // loadAll loads the directories, as many at once as there are processors.
@@ -307,7 +327,8 @@ func (r *Registry) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Run refreshes the states until ctx ends.
+// Run follows what any process was told, until ctx ends: the operator's word on
+// apps, and requests to reload.
 func (r *Registry) Run(ctx context.Context, every time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -317,8 +338,32 @@ func (r *Registry) Run(ctx context.Context, every time.Duration) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := r.Refresh(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		if err := r.follow(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			r.cfg.Log.Warn("app.states_unknown", zap.Error(err))
+		}
+	}
+}
+
+func (r *Registry) follow(ctx context.Context) error {
+	r.mu.Lock()
+	seen := r.seen
+	r.mu.Unlock()
+	if r.requested(ctx) > seen {
+		return r.Reload(ctx)
+	}
+	return r.Refresh(ctx)
+}
+
+// ReloadOn reloads at each signal, which is to be SIGHUP, until ctx ends.
+func (r *Registry) ReloadOn(ctx context.Context, signals <-chan os.Signal) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-signals:
+		}
+		if err := r.Reload(ctx); err != nil && ctx.Err() == nil {
+			r.cfg.Log.Error("app.reload_failed", zap.Error(err))
 		}
 	}
 }

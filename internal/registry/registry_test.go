@@ -320,6 +320,8 @@ type states struct {
 	mu       sync.Mutex
 	said     map[string]trigger.AppState
 	mirrored []string
+	asked    int64 // for reloads
+	mirrors  int
 	err      error
 }
 
@@ -330,6 +332,7 @@ func (s *states) MirrorApps(_ context.Context, apps []*trigger.App) error {
 		return s.err
 	}
 	s.mirrored = nil
+	s.mirrors++
 	for _, app := range apps {
 		s.mirrored = append(s.mirrored, app.ID)
 		if state, ok := s.said[app.ID]; ok {
@@ -343,6 +346,12 @@ func (s *states) AppStates(context.Context) (map[string]trigger.AppState, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.said, s.err
+}
+
+func (s *states) ReloadsRequested(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked, s.err
 }
 
 func withID(id string) string { return strings.Replace(packageJSON, "com.example.push", id, 1) }

@@ -93,3 +93,20 @@ func (db *DB) SetAppState(ctx context.Context, appID string, state trigger.AppSt
 	}
 	return nil
 }
+
+// RequestReload asks every process to read APPS_DIR again.
+func (db *DB) RequestReload(ctx context.Context) error {
+	if _, err := db.queries.AppReloadRequest(ctx, db.pool); err != nil {
+		return failed("request a reload", err)
+	}
+	return nil
+}
+
+// ReloadsRequested counts the reloads that were asked for.
+func (db *DB) ReloadsRequested(ctx context.Context) (int64, error) {
+	n, err := db.queries.AppReloadsRequested(ctx, db.pool)
+	if err != nil {
+		return 0, failed("read requested reloads", err)
+	}
+	return n, nil
+}

@@ -20,6 +20,7 @@ var (
 	ErrUnknownEvent        = errors.New("unknown event")
 	ErrUnknownRun          = errors.New("unknown run")
 	ErrNotRequeueable      = errors.New("the event cannot be requeued")
+	ErrNotReingestable     = errors.New("the call cannot be ingested again")
 	ErrBackPressure        = errors.New("the commit queue is full")
 	ErrUnavailable         = errors.New("the database is unavailable")
 	ErrConflict            = errors.New("the object changed meanwhile")

@@ -134,6 +134,10 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 		return errors.Join(err, publicServer.Close())
 	}
 
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		stop := obs.Shutdown{Health: health, Drain: obs.DrainFor(cfg.ShutdownGrace), Grace: cfg.ShutdownGrace - obs.DrainFor(cfg.ShutdownGrace)}
@@ -141,6 +145,8 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	})
 	group.Go(func() error { return polls.Run(ctx) })
 	group.Go(func() error { return apps.Run(ctx, refreshEvery) })
+	group.Go(func() error { return apps.ReloadOn(ctx, reload) })
+	group.Go(func() error { return sweep(ctx, ledger, sweepEvery, log) })
 	return group.Wait()
 }
 
@@ -148,6 +154,7 @@ const (
 	bodyTime     = 30 * time.Second // to send a call
 	answerTime   = 30 * time.Second // to commit it and to send the answer, beside its hook
 	refreshEvery = 5 * time.Second  // how long another process's word on an app may go unheard
+	sweepEvery   = time.Minute      // how long what a dead process left may lie around
 )
 
 // openLedger opens the database and refuses a schema that does not fit.

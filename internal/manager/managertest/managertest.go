@@ -55,6 +55,8 @@ func Exercise(t *testing.T, setup func(t *testing.T) *Bundle) {
 		"ingest without a parser takes the body as the event":          ingestBody,
 		"ingest keeps a call whose parser throws as one failed row":    ingestThrows,
 		"ingest keeps a call without events as one ignored row":        ingestEmpty,
+		"reingest gives a failed call its events, once":                reingests,
+		"reingest refuses what never failed in its parser":             reingestRefuses,
 		"ingest answers what the parser asks for":                      ingestResponds,
 		"ingest shows the parser the whole call and stores it masked":  ingestMasks,
 		"ingest ignores the calls of archived and disabled apps":       ingestIgnores,
@@ -293,6 +295,57 @@ func ingestEmpty(t *testing.T, b *Bundle) {
 	result := b.ingest(t, s, `{"result":[]}`)
 	if got := b.Event(t, result.CallID); got.Status != trigger.StatusIgnored || got.Reason != trigger.ReasonEmpty {
 		t.Errorf("stored %+v", got.EventSummary)
+	}
+}
+
+// DESIGN §5: “a call whose parser threw is run through handleIngest again with
+// POST /trigger-events/:id/reingest (new events, same call)”.
+func reingests(t *testing.T, b *Bundle) {
+	s := b.subscribe(t, "mended", `{}`)
+	failed := b.ingest(t, s, `{"n":[1,2]}`)
+	if failed.Status != trigger.StatusFailed {
+		t.Fatalf("the first ingest: %+v", failed)
+	}
+	first, err := b.Manager.Reingest(t.Context(), tenant, failed.CallID)
+	if err != nil || len(first.EventIDs) != 2 || first.Status != trigger.StatusReceived || first.CallID != failed.CallID {
+		t.Fatalf("reingest: %+v, %v", first, err)
+	}
+	for i, id := range first.EventIDs {
+		got := b.Event(t, id)
+		if got.CallID != failed.CallID || string(got.Normalized) != fmt.Sprint(i+1) || string(got.Call.Body) != `{"n":[1,2]}` {
+			t.Errorf("event %d: %+v %s", i, got.EventSummary, got.Normalized)
+		}
+	}
+	again, err := b.Other.Reingest(t.Context(), tenant, failed.CallID)
+	if err != nil || cmp.Diff(first.EventIDs, again.EventIDs) != "" || again.Reason != trigger.ReasonDuplicate {
+		t.Errorf("a second time: %+v, %v", again, err)
+	}
+	if events := b.drain(t, b.Manager, 10); len(events) != 1 || events[0].ID != first.EventIDs[0] {
+		t.Errorf("claimed %+v", events)
+	}
+}
+
+func reingestRefuses(t *testing.T, b *Bundle) {
+	s := b.subscribe(t, "mended", `{}`)
+	failed := b.ingest(t, s, `{"n":[1]}`)
+	whole := b.ingest(t, b.subscribe(t, "plain", `{}`), `{}`)
+	for name, c := range map[string]struct {
+		tenant, id string
+		want       error
+	}{
+		"an event that was received": {tenant, whole.CallID, trigger.ErrNotReingestable},
+		"an unknown event":           {tenant, "evt_none", trigger.ErrUnknownEvent},
+		"another tenant's":           {"other", failed.CallID, trigger.ErrUnknownEvent},
+	} {
+		if _, err := b.Manager.Reingest(t.Context(), c.tenant, c.id); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	if err := b.Manager.Unsubscribe(t.Context(), tenant, s.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Manager.Reingest(t.Context(), tenant, failed.CallID); !errors.Is(err, trigger.ErrNotReingestable) {
+		t.Errorf("of a deleted subscription: %v", err)
 	}
 }
 

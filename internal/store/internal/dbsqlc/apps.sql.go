@@ -9,6 +9,28 @@ import (
 	"context"
 )
 
+const AppReloadRequest = `-- name: AppReloadRequest :one
+UPDATE app_reloads SET requested = requested + 1 RETURNING requested
+`
+
+func (q *Queries) AppReloadRequest(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, AppReloadRequest)
+	var requested int64
+	err := row.Scan(&requested)
+	return requested, err
+}
+
+const AppReloadsRequested = `-- name: AppReloadsRequested :one
+SELECT requested FROM app_reloads
+`
+
+func (q *Queries) AppReloadsRequested(ctx context.Context, db DBTX) (int64, error) {
+	row := db.QueryRow(ctx, AppReloadsRequested)
+	var requested int64
+	err := row.Scan(&requested)
+	return requested, err
+}
+
 const AppSetState = `-- name: AppSetState :execrows
 UPDATE apps SET state = $1 WHERE app_id = $2
 `

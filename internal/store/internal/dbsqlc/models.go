@@ -31,12 +31,38 @@ type App struct {
 	LoadedAt  time.Time
 }
 
+type AppReload struct {
+	One       bool
+	Requested int64
+}
+
 type AppTrigger struct {
 	AppID      string
 	Key        string
 	Type       string
 	Title      string
 	Definition string
+}
+
+type Connection struct {
+	Tenant          string
+	ConnectionID    string
+	AppID           string
+	Auth            string
+	State           string
+	Owner           string
+	Label           string
+	Target          *string
+	Display         *string
+	Credential      []byte
+	ExpiresAt       *time.Time
+	Version         int64
+	RefreshToken    *string
+	RefreshUntil    *time.Time
+	Error           string
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+	LastRefreshedAt *time.Time
 }
 
 type DedupKey struct {

@@ -312,3 +312,53 @@ func (q *Queries) SubscriptionSetHookState(ctx context.Context, db DBTX, arg *Su
 	err := row.Scan(&version)
 	return version, err
 }
+
+const SubscriptionsOfConnection = `-- name: SubscriptionsOfConnection :many
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
+FROM subscriptions
+WHERE tenant = $1 AND connection_id = $2 AND lifecycle = 'live'
+ORDER BY sid LIMIT $3
+`
+
+type SubscriptionsOfConnectionParams struct {
+	Tenant       string
+	ConnectionID *string
+	MaxRows      int32
+}
+
+func (q *Queries) SubscriptionsOfConnection(ctx context.Context, db DBTX, arg *SubscriptionsOfConnectionParams) ([]*Subscription, error) {
+	rows, err := db.Query(ctx, SubscriptionsOfConnection, arg.Tenant, arg.ConnectionID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*Subscription
+	for rows.Next() {
+		var i Subscription
+		if err := rows.Scan(
+			&i.Sid,
+			&i.ID,
+			&i.Tenant,
+			&i.AppID,
+			&i.TriggerKey,
+			&i.ConnectionID,
+			&i.WorkflowID,
+			&i.Params,
+			&i.HookState,
+			&i.Host,
+			&i.Delivery,
+			&i.Lifecycle,
+			&i.Version,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

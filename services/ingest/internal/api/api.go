@@ -30,14 +30,18 @@ type Manager interface {
 	ListSubscriptionsForWorkflow(ctx context.Context, tenant, workflow string, page trigger.Page) ([]*trigger.Subscription, string, error)
 	SetEnabled(ctx context.Context, tenant string, id trigger.SubscriptionID, enabled bool) (*trigger.Subscription, error)
 	Ingest(ctx context.Context, id trigger.SubscriptionID, call *trigger.Call) (trigger.IngestResult, error)
+	Reingest(ctx context.Context, tenant, eventID string) (trigger.IngestResult, error)
+	UnsubscribeWorkflow(ctx context.Context, tenant, workflowID string) (int, error)
 	CallbackURL(id trigger.SubscriptionID) string
 }
 
-// Ledger is the part of the store this API reads.
+// Ledger is the part of the store this API calls.
 type Ledger interface {
 	Events(ctx context.Context, tenant string, id trigger.SubscriptionID, status trigger.Status, page trigger.Page) ([]trigger.EventSummary, string, error)
 	Event(ctx context.Context, tenant, eventID string) (*trigger.EventDetail, error)
 	Requeue(ctx context.Context, tenant, eventID string) error
+	SetAppState(ctx context.Context, appID string, state trigger.AppState) error
+	RequestReload(ctx context.Context) error
 	Run(ctx context.Context, tenant, runID string) (*trigger.Run, error)
 	RunsOfWorkflow(ctx context.Context, tenant, workflowID string, page trigger.Page) ([]trigger.Run, string, error)
 }
@@ -47,6 +51,10 @@ type Apps interface {
 	Apps() []*trigger.App
 	App(appID string) (*trigger.App, error)
 	Trigger(appID, key string) (*trigger.Definition, error)
+	// Refresh reads the operator's word on the apps.
+	Refresh(ctx context.Context) error
+	// Reload reads APPS_DIR again.
+	Reload(ctx context.Context) error
 }
 
 // Authenticator knows keys; apikey.Authenticator fits.
@@ -106,10 +114,15 @@ func (a *API) routes() []route {
 		{http.MethodGet, "/trigger-events/:id", apikey.EventsRead, a.getEvent},
 		{http.MethodGet, "/trigger-events/:id/raw", apikey.EventsRead, a.getRaw},
 		{http.MethodPost, "/trigger-events/:id/requeue", apikey.EventsWrite, a.requeue},
+		{http.MethodPost, "/trigger-events/:id/reingest", apikey.EventsWrite, a.reingest},
 
 		{http.MethodGet, "/apps", apikey.AppsRead, a.listApps},
 		{http.MethodGet, "/apps/:id", apikey.AppsRead, a.getApp},
 		{http.MethodGet, "/apps/:id/triggers", apikey.AppsRead, a.listTriggers},
+		{http.MethodPatch, "/apps/:id", apikey.AppsWrite, a.changeApp},
+		{http.MethodPost, "/apps/reload", apikey.AppsWrite, a.reloadApps},
+
+		{http.MethodDelete, "/workflows/:id", apikey.SubscriptionsWrite, a.deleteWorkflow},
 
 		{http.MethodGet, "/runs/:id", apikey.RunsRead, a.getRun},
 		{http.MethodGet, "/workflows/:id/runs", apikey.RunsRead, a.listRuns},

@@ -46,6 +46,9 @@ type world struct {
 	deleted   []trigger.SubscriptionID
 	status    trigger.Status
 	requeued  []string
+	states    map[string]trigger.AppState
+	reloads   int
+	destroyed []string
 }
 
 func (w *world) Subscribe(_ context.Context, tenant string, r manager.SubscribeRequest) (*trigger.Subscription, error) {
@@ -137,6 +140,34 @@ func (w *world) Requeue(ctx context.Context, tenant, id string) error {
 	return w.err
 }
 
+func (w *world) Reingest(ctx context.Context, tenant, id string) (trigger.IngestResult, error) {
+	if err := w.Requeue(ctx, tenant, id); err != nil {
+		return trigger.IngestResult{}, err
+	}
+	return trigger.IngestResult{CallID: id, EventIDs: []string{"evt_2"}, Status: trigger.StatusReceived}, nil
+}
+
+func (w *world) UnsubscribeWorkflow(_ context.Context, tenant, workflow string) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.destroyed = append(w.destroyed, tenant+" "+workflow)
+	return 2, w.err
+}
+
+func (w *world) SetAppState(_ context.Context, app string, state trigger.AppState) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.states = map[string]trigger.AppState{app: state}
+	return w.err
+}
+
+func (w *world) RequestReload(context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reloads++
+	return w.err
+}
+
 func (w *world) Run(_ context.Context, tenant, id string) (*trigger.Run, error) {
 	if tenant != "acme" || id != w.run.ID {
 		return nil, trigger.ErrUnknownRun
@@ -152,6 +183,10 @@ func (w *world) RunsOfWorkflow(_ context.Context, tenant, workflow string, _ tri
 }
 
 type apps struct{}
+
+func (apps) Refresh(context.Context) error { return nil }
+
+func (apps) Reload(context.Context) error { return nil }
 
 func (apps) app() *trigger.App {
 	return &trigger.App{ID: "io.w6w.slack", Version: "1.0.0", Hash: "abc", Title: "Slack", Triggers: []*trigger.Definition{apps{}.definition()}}
@@ -315,6 +350,10 @@ func TestAnswersHaveTheHostedClientsShapes(t *testing.T) {
 				`"explain":"It has run: attempt 2 started run run_1 at 2026-07-03 07:00:05 UTC."}`,
 		},
 		{"POST /trigger-events/evt_1/requeue", "", 200, `{"ok":true}`},
+		{"POST /trigger-events/evt_1/reingest", "", 200, `{"eventIds":["evt_2"],"status":"received"}`},
+		{"PATCH /apps/io.w6w.slack", `{"state":"disabled"}`, 200, `{"app":` + appJSON + `}`},
+		{"POST /apps/reload", "", 200, `{"apps":[` + appJSON + `]}`},
+		{"DELETE /workflows/wf_1", "", 200, `{"ok":true,"subscriptions":2}`},
 		{"GET /apps", "", 200, `{"apps":[` + appJSON + `]}`},
 		{"GET /apps/io.w6w.slack", "", 200, `{"app":` + appJSON + `,"actions":[],"triggers":` + triggersJSON + `,"version":"1.0.0","digest":"abc"}`},
 		{"GET /apps/io%2Ew6w%2Eslack/triggers", "", 200, `{"triggers":` + triggersJSON + `}`},
@@ -334,6 +373,9 @@ func TestAnswersHaveTheHostedClientsShapes(t *testing.T) {
 	}
 	if diff := cmp.Diff([]manager.SubscribeRequest{{AppID: "io.w6w.slack", TriggerKey: "new-message", WorkflowID: "wf_1", Params: json.RawMessage(`{"a":1}`)}}, s.requested); diff != "" {
 		t.Errorf("subscribe (-want +got):\n%s", diff)
+	}
+	if s.states["io.w6w.slack"] != trigger.AppDisabled || s.reloads != 1 || cmp.Diff([]string{"acme wf_1"}, s.destroyed) != "" {
+		t.Errorf("states %v, %d reloads, destroyed %v", s.states, s.reloads, s.destroyed)
 	}
 	if diff := cmp.Diff([]string{"", "wf_1"}, s.workflows); diff != "" {
 		t.Errorf("workflows listed (-want +got):\n%s", diff)
@@ -356,6 +398,10 @@ func TestEveryRouteNeedsAKeyWithItsScope(t *testing.T) {
 		"GET /trigger-events/x":                 "events:read",
 		"GET /trigger-events/x/raw":             "events:read",
 		"POST /trigger-events/x/requeue":        "events:write",
+		"POST /trigger-events/x/reingest":       "events:write",
+		"PATCH /apps/a":                         "apps:write",
+		"POST /apps/reload":                     "apps:write",
+		"DELETE /workflows/w":                   "subscriptions:write",
 		"GET /apps":                             "apps:read",
 		"GET /apps/a":                           "apps:read",
 		"GET /apps/a/triggers":                  "apps:read",
@@ -393,7 +439,7 @@ func TestAnotherTenantsObjectsDoNotExist(t *testing.T) {
 	s := serve(t)
 	for _, request := range []string{
 		"GET /subscriptions/" + subID, "PATCH /subscriptions/" + subID, "DELETE /subscriptions/" + subID, "POST /subscriptions/" + subID + "/test",
-		"GET /subscriptions/" + subID + "/events", "GET /trigger-events/evt_1", "GET /trigger-events/evt_1/raw", "POST /trigger-events/evt_1/requeue", "GET /runs/run_1",
+		"GET /subscriptions/" + subID + "/events", "GET /trigger-events/evt_1", "GET /trigger-events/evt_1/raw", "POST /trigger-events/evt_1/requeue", "POST /trigger-events/evt_1/reingest", "GET /runs/run_1",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		theirs := s.ask(t, "other/admin", method, path, `{"enabled":false}`)
@@ -430,29 +476,32 @@ func TestErrorsHaveTheirStatusAndCode(t *testing.T) {
 			create, good, &manager.HookFailedError{Hook: "onSubscribe", Err: &trigger.StepError{Code: "hook_threw", Message: "no"}}, 424,
 			`{"error":{"code":"hook_threw","message":"onSubscribe: no"}}`,
 		},
-		"no database":    {create, good, fmt.Errorf("x: %w", trigger.ErrUnavailable), 503, `{"error":{"code":"unavailable","message":"the database or the engine cannot be asked now; try again"}}`},
-		"a bug":          {create, good, errors.New("CANARY"), 500, `{"error":{"code":"internal","message":"something went wrong here; the log says what"}}`},
-		"no body":        {create, "", nil, 400, `{"error":{"code":"invalid_body","message":"the body must be a JSON object in UTF-8"}}`},
-		"a list":         {create, "[]", nil, 400, `{"error":{"code":"invalid_body","message":"the body must be a JSON object in UTF-8"}}`},
-		"broken":         {create, `{"workflowId":`, nil, 400, `{"error":{"code":"invalid_body","message":"the body is not valid JSON"}}`},
-		"trailing":       {create, good + "x", nil, 400, `{"error":{"code":"invalid_body","message":"the body is not valid JSON"}}`},
-		"wrong type":     {create, `{"workflowId":1}`, nil, 400, `{"error":{"code":"invalid_body","message":"workflowId must not be a number"}}`},
-		"no workflow":    {create, `{}`, nil, 400, `{"error":{"code":"invalid_body","message":"workflowId is required; ids have at most 256 bytes and no control characters"}}`},
-		"NUL":            {create, `{"workflowId":"a\u0000"}`, nil, 400, `{"error":{"code":"invalid_body","message":"workflowId is required; ids have at most 256 bytes and no control characters"}}`},
-		"no flag":        {"PATCH /subscriptions/" + subID, `{}`, nil, 400, `{"error":{"code":"invalid_body","message":"enabled is required: true or false"}}`},
-		"too large":      {create, `{"a":"` + strings.Repeat("x", 1<<20) + `"}`, nil, 413, `{"error":{"code":"body_too_large","message":"the body is larger than this API takes"}}`},
-		"limit":          {"GET /subscriptions?limit=x", "", nil, 400, `{"error":{"code":"invalid_limit","message":"limit must be a number from 1 to 200"}}`},
-		"cursor":         {"GET /subscriptions?cursor=%00", "", nil, 400, `{"error":{"code":"invalid_cursor","message":"the cursor is not one that this list gave out"}}`},
-		"status":         {"GET /subscriptions/" + subID + "/events?status=gone", "", nil, 400, `{"error":{"code":"invalid_status","message":"status must be one of received, dispatching, dispatched, failed, ignored"}}`},
-		"no such route":  {"GET /nothing", "", nil, 404, `{"error":{"code":"not_found","message":"there is no such route"}}`},
-		"no such method": {"PUT /subscriptions", "", nil, 405, `{"error":{"code":"method_not_allowed","message":"the route does not take this method"}}`},
-		"NUL in an id":   {"GET /subscriptions/%00", "", nil, 404, `{"error":{"code":"unknown_subscription","message":"there is no such subscription"}}`},
-		"not UTF-8":      {"GET /trigger-events/%ff", "", nil, 404, `{"error":{"code":"unknown_event","message":"there is no such event"}}`},
-		"C20 not failed": {"POST /trigger-events/evt_1/requeue", "", fmt.Errorf("x: %w", trigger.ErrNotRequeueable), 409, `{"error":{"code":"not_requeueable","message":"only a failed event with a payload, of a subscription that is still there, can be requeued"}}`},
-		"C20 unknown":    {"POST /trigger-events/evt_x/requeue", "", nil, 404, `{"error":{"code":"requeue_failed","message":"there is no such event"}}`},
-		"requeue, no db": {"POST /trigger-events/evt_1/requeue", "", trigger.ErrUnavailable, 503, `{"error":{"code":"unavailable","message":"the database or the engine cannot be asked now; try again"}}`},
-		"test, too much": {"POST /subscriptions/" + subID + "/test", "", trigger.ErrBackPressure, 429, `{"error":{"code":"back_pressure","message":"too many calls are waiting to be stored; try again"}}`},
-		"changed":        {"DELETE /subscriptions/" + subID, "", trigger.ErrConflict, 409, `{"error":{"code":"conflict","message":"the object changed meanwhile; read it again"}}`},
+		"not reingestable": {"POST /trigger-events/evt_1/reingest", "", trigger.ErrNotReingestable, 409, `{"error":{"code":"not_requeueable","message":"only a call whose handleIngest failed, of a subscription that is still there, can be ingested again"}}`},
+		"no such state":    {"PATCH /apps/io.w6w.slack", `{"state":"off"}`, nil, 400, `{"error":{"code":"invalid_body","message":"state must be active, disabled or archived"}}`},
+		"no app to change": {"PATCH /apps/none", `{"state":"active"}`, nil, 404, `{"error":{"code":"unknown_app","message":"there is no such app"}}`},
+		"no database":      {create, good, fmt.Errorf("x: %w", trigger.ErrUnavailable), 503, `{"error":{"code":"unavailable","message":"the database or the engine cannot be asked now; try again"}}`},
+		"a bug":            {create, good, errors.New("CANARY"), 500, `{"error":{"code":"internal","message":"something went wrong here; the log says what"}}`},
+		"no body":          {create, "", nil, 400, `{"error":{"code":"invalid_body","message":"the body must be a JSON object in UTF-8"}}`},
+		"a list":           {create, "[]", nil, 400, `{"error":{"code":"invalid_body","message":"the body must be a JSON object in UTF-8"}}`},
+		"broken":           {create, `{"workflowId":`, nil, 400, `{"error":{"code":"invalid_body","message":"the body is not valid JSON"}}`},
+		"trailing":         {create, good + "x", nil, 400, `{"error":{"code":"invalid_body","message":"the body is not valid JSON"}}`},
+		"wrong type":       {create, `{"workflowId":1}`, nil, 400, `{"error":{"code":"invalid_body","message":"workflowId must not be a number"}}`},
+		"no workflow":      {create, `{}`, nil, 400, `{"error":{"code":"invalid_body","message":"workflowId is required; ids have at most 256 bytes and no control characters"}}`},
+		"NUL":              {create, `{"workflowId":"a\u0000"}`, nil, 400, `{"error":{"code":"invalid_body","message":"workflowId is required; ids have at most 256 bytes and no control characters"}}`},
+		"no flag":          {"PATCH /subscriptions/" + subID, `{}`, nil, 400, `{"error":{"code":"invalid_body","message":"enabled is required: true or false"}}`},
+		"too large":        {create, `{"a":"` + strings.Repeat("x", 1<<20) + `"}`, nil, 413, `{"error":{"code":"body_too_large","message":"the body is larger than this API takes"}}`},
+		"limit":            {"GET /subscriptions?limit=x", "", nil, 400, `{"error":{"code":"invalid_limit","message":"limit must be a number from 1 to 200"}}`},
+		"cursor":           {"GET /subscriptions?cursor=%00", "", nil, 400, `{"error":{"code":"invalid_cursor","message":"the cursor is not one that this list gave out"}}`},
+		"status":           {"GET /subscriptions/" + subID + "/events?status=gone", "", nil, 400, `{"error":{"code":"invalid_status","message":"status must be one of received, dispatching, dispatched, failed, ignored"}}`},
+		"no such route":    {"GET /nothing", "", nil, 404, `{"error":{"code":"not_found","message":"there is no such route"}}`},
+		"no such method":   {"PUT /subscriptions", "", nil, 405, `{"error":{"code":"method_not_allowed","message":"the route does not take this method"}}`},
+		"NUL in an id":     {"GET /subscriptions/%00", "", nil, 404, `{"error":{"code":"unknown_subscription","message":"there is no such subscription"}}`},
+		"not UTF-8":        {"GET /trigger-events/%ff", "", nil, 404, `{"error":{"code":"unknown_event","message":"there is no such event"}}`},
+		"C20 not failed":   {"POST /trigger-events/evt_1/requeue", "", fmt.Errorf("x: %w", trigger.ErrNotRequeueable), 409, `{"error":{"code":"not_requeueable","message":"only a failed event with a payload, of a subscription that is still there, can be requeued"}}`},
+		"C20 unknown":      {"POST /trigger-events/evt_x/requeue", "", nil, 404, `{"error":{"code":"requeue_failed","message":"there is no such event"}}`},
+		"requeue, no db":   {"POST /trigger-events/evt_1/requeue", "", trigger.ErrUnavailable, 503, `{"error":{"code":"unavailable","message":"the database or the engine cannot be asked now; try again"}}`},
+		"test, too much":   {"POST /subscriptions/" + subID + "/test", "", trigger.ErrBackPressure, 429, `{"error":{"code":"back_pressure","message":"too many calls are waiting to be stored; try again"}}`},
+		"changed":          {"DELETE /subscriptions/" + subID, "", trigger.ErrConflict, 409, `{"error":{"code":"conflict","message":"the object changed meanwhile; read it again"}}`},
 	} {
 		s.mu.Lock()
 		s.err = c.err

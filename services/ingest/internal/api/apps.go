@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+	"go.uber.org/zap"
 
 	"github.com/tocsin-dev/tocsin/internal/apikey"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
@@ -53,13 +54,19 @@ func triggersOf(app *trigger.App) []triggerJSON {
 
 func (a *API) listApps(c echo.Context, _ *apikey.Principal) error {
 	apps := a.Apps.Apps()
-	out := struct {
-		Apps []appJSON `json:"apps"`
-	}{make([]appJSON, len(apps))}
+	return writeJSON(c, http.StatusOK, appsOf(apps))
+}
+
+type appsJSON struct {
+	Apps []appJSON `json:"apps"`
+}
+
+func appsOf(apps []*trigger.App) appsJSON {
+	out := appsJSON{make([]appJSON, len(apps))}
 	for i, app := range apps {
 		out.Apps[i] = appOf(app)
 	}
-	return writeJSON(c, http.StatusOK, out)
+	return out
 }
 
 // getApp shows an app with its triggers (RFC §Conformance, Registry). Tocsin
@@ -94,4 +101,52 @@ func (a *API) app(c echo.Context) (*trigger.App, error) {
 		return nil, trigger.ErrUnknownApp
 	}
 	return a.Apps.App(id)
+}
+
+// changeApp takes the operator's word on an app. The other processes hear of it
+// within seconds.
+func (a *API) changeApp(c echo.Context, who *apikey.Principal) error {
+	app, err := a.app(c)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		State trigger.AppState `json:"state"`
+	}
+	if err := readJSON(c, &body); err != nil {
+		return err
+	}
+	switch body.State {
+	case trigger.AppActive, trigger.AppDisabled, trigger.AppArchived:
+	default:
+		return &trigger.InvalidError{Code: "invalid_body", Message: "state must be active, disabled or archived"}
+	}
+	ctx := c.Request().Context()
+	if err := a.Ledger.SetAppState(ctx, app.ID, body.State); err != nil {
+		return err
+	}
+	if err := a.Apps.Refresh(ctx); err != nil {
+		return err
+	}
+	if app, err = a.Apps.App(app.ID); err != nil {
+		return err
+	}
+	a.Log.Info("app.state_set", zap.String("app_id", app.ID), zap.String("status", string(body.State)), zap.String("key_id", who.KeyID))
+	return writeJSON(c, http.StatusOK, struct {
+		App appJSON `json:"app"`
+	}{appOf(app)})
+}
+
+// reloadApps reads APPS_DIR again, here at once and in every other process
+// within seconds. An app that does not load is in the answer, with its error.
+func (a *API) reloadApps(c echo.Context, who *apikey.Principal) error {
+	ctx := c.Request().Context()
+	if err := a.Ledger.RequestReload(ctx); err != nil {
+		return err
+	}
+	if err := a.Apps.Reload(ctx); err != nil {
+		return err
+	}
+	a.Log.Info("app.reload_requested", zap.String("key_id", who.KeyID))
+	return writeJSON(c, http.StatusOK, appsOf(a.Apps.Apps()))
 }

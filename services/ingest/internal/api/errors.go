@@ -76,6 +76,8 @@ func meaningOf(err error) (int, errorJSON) {
 		return http.StatusNotFound, errorJSON{Code: "unknown_run", Message: "there is no such run"}
 	case errors.Is(err, trigger.ErrNotRequeueable):
 		return http.StatusConflict, errorJSON{Code: "not_requeueable", Message: "only a failed event with a payload, of a subscription that is still there, can be requeued"}
+	case errors.Is(err, trigger.ErrNotReingestable):
+		return http.StatusConflict, errorJSON{Code: "not_requeueable", Message: "only a call whose handleIngest failed, of a subscription that is still there, can be ingested again"}
 	case errors.Is(err, trigger.ErrConflict):
 		return http.StatusConflict, errorJSON{Code: "conflict", Message: "the object changed meanwhile; read it again"}
 	case errors.Is(err, trigger.ErrBackPressure):

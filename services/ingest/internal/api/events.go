@@ -198,3 +198,17 @@ func (a *API) requeue(c echo.Context, who *apikey.Principal) error {
 	a.Log.Info("event.requeued", obs.Event(id), obs.Tenant(who.Tenant), zap.String("key_id", who.KeyID))
 	return writeJSON(c, http.StatusOK, okJSON{true})
 }
+
+// reingest runs a call whose parser threw through handleIngest again (DESIGN §5).
+func (a *API) reingest(c echo.Context, who *apikey.Principal) error {
+	id, err := eventParam(c)
+	if err != nil {
+		return err
+	}
+	result, err := a.Manager.Reingest(c.Request().Context(), who.Tenant, id)
+	if err != nil {
+		return err
+	}
+	a.Log.Info("event.reingested", obs.Event(id), obs.Tenant(who.Tenant), obs.Events(result.EventIDs), obs.Status(result.Status), zap.String("key_id", who.KeyID))
+	return writeJSON(c, http.StatusOK, ingestedOf(result))
+}

@@ -203,16 +203,43 @@ func (a *API) testSubscription(c echo.Context, who *apikey.Principal) error {
 		return err
 	}
 	a.Log.Info("subscription.tested", obs.Subscription(s.ID), obs.Events(result.EventIDs), obs.Status(result.Status), zap.String("key_id", who.KeyID))
+	return writeJSON(c, http.StatusOK, ingestedOf(result))
+}
+
+// ingestedJSON says what became of a call.
+type ingestedJSON struct {
+	EventIDs []string       `json:"eventIds"`
+	Status   trigger.Status `json:"status"`
+	Reason   trigger.Reason `json:"reason,omitempty"`
+	Error    *errorJSON     `json:"error,omitempty"`
+}
+
+func ingestedOf(result trigger.IngestResult) ingestedJSON {
 	ids := result.EventIDs
 	if ids == nil {
 		ids = []string{}
 	}
-	return writeJSON(c, http.StatusOK, struct {
-		EventIDs []string       `json:"eventIds"`
-		Status   trigger.Status `json:"status"`
-		Reason   trigger.Reason `json:"reason,omitempty"`
-		Error    *errorJSON     `json:"error,omitempty"`
-	}{ids, result.Status, result.Reason, stepErrorJSON(result.Err)})
+	return ingestedJSON{ids, result.Status, result.Reason, stepErrorJSON(result.Err)}
+}
+
+// deleteWorkflow destroys what depends on a workflow that is gone. Tocsin keeps
+// no workflows itself, so one that nothing depends on is no error.
+func (a *API) deleteWorkflow(c echo.Context, who *apikey.Principal) error {
+	id, ok := param(c, "id")
+	if !ok {
+		return trigger.ErrUnknownWorkflow
+	}
+	n, err := a.Manager.UnsubscribeWorkflow(c.Request().Context(), who.Tenant, id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, destroyedJSON{true, n})
+}
+
+// destroyedJSON is the answer of a delete that took subscriptions with it.
+type destroyedJSON struct {
+	OK            bool `json:"ok"`
+	Subscriptions int  `json:"subscriptions"`
 }
 
 func (a *API) testCall(c echo.Context, s *trigger.Subscription) (*trigger.Call, error) {
