@@ -108,8 +108,8 @@ func TestLocale(t *testing.T) {
 		`[(12.5).toLocaleString("en-US", { style: "currency", currency: "USD" }), (0.256).toLocaleString("en-US", { style: "percent" }), (5).toLocaleString("en-US", { minimumFractionDigits: 2 })]`: `["$12.50","26%","5.00"]`,
 		`(12345678901234567890n).toLocaleString("en-US")`: `"12,345,678,901,234,567,890"`,
 		`(() => { const d = new Date(Date.UTC(2026, 0, 5, 15, 4, 9)); return [d.toLocaleString("en-US"), d.toLocaleDateString("en-US"), d.toLocaleTimeString("en-US"), d.toLocaleDateString("en-US", { weekday: "long", year: "numeric", month: "long", day: "numeric" }), d.toLocaleString("en-US", { dateStyle: "medium", timeStyle: "short", timeZone: "UTC" }), d.toLocaleTimeString("en-US", { hour: "2-digit", minute: "2-digit", hour12: false })]; })()`: `["1/5/2026, 3:04:09 PM","1/5/2026","3:04:09 PM","Monday, January 5, 2026","Jan 5, 2026, 3:04 PM","15:04"]`,
-		`(() => { try { new Date(0).toLocaleString("en-US", { timeZone: "Europe/Berlin" }); } catch (e) { return e.name; } })()`:                 `"RangeError"`,
-		`[new Intl.NumberFormat("en-US").format(1234.5), new Intl.DateTimeFormat("en-US").format(new Date(0)), new Date(0).getTimezoneOffset()]`: `["1,234.5","1/1/1970",0]`,
+		`(() => { try { new Date(0).toLocaleString("en-US", { timeZone: "Europe/Berlin" }); } catch (e) { return e.name; } })()`: `"RangeError"`,
+		`[new Intl.NumberFormat("en-US").format(1234.5), new Intl.DateTimeFormat("en-US").format(new Date(0))]`:                  `["1,234.5","1/1/1970"]`,
 	})
 }
 

@@ -138,7 +138,7 @@ func killAll(t *testing.T) {
 func TestAppThatMustBeKilledIsQuarantinedThenRefused(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, &fakeHost{}, workerpool.Options{
-		Workers: 1, BreakAfter: 2, CoolDown: time.Hour, Limits: hook.Limits{Wall: 200 * time.Millisecond, Grace: 300 * time.Millisecond},
+		Workers: 1, BreakAfter: 2, CoolDown: time.Hour, Limits: hook.Limits{Wall: slowdown * slowdown * 300 * time.Millisecond, Grace: slowdown * 400 * time.Millisecond},
 	})
 	// The engine cannot interrupt this built-in.
 	bad := loadHooks(t, pool, "app.bad", `hang() { return Array.prototype.indexOf.call({ length: 2 ** 53 - 1 }, 1); }, ok() { return 1; }`)
@@ -258,7 +258,7 @@ func TestLoadReplacesAndUnloadForgets(t *testing.T) {
 		t.Errorf("after the second load: %s, %v", got, err)
 	}
 	for name, bad := range map[string]string{"syntax": "var (", "throws": "throw new Error('at load')", "no export": "var x", "endless": "for (;;) {}"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), slowdown*slowdown*500*time.Millisecond)
 		_, err := pool.Load(ctx, ref, hook.Bundle{JS: []byte(bad), Hash: name})
 		cancel()
 		if code := hook.CodeOf(err); code != hook.CodeInvalidBundle && (name != "endless" || code != hook.CodeTimeout) {

@@ -103,12 +103,14 @@ func TestHookIsCalledOnItsTriggerWithInputAndContext(t *testing.T) {
 		sync(input, ctx) { return [this.label, input.n, Object.keys(ctx)]; },
 		async asynchronous(input) { await null; return input; },
 		async fetching(input, ctx) { const r = await ctx.fetch("https://x.test/a"); return [r.status, await r.json()]; },
+		zone() { return new Date(0).getTimezoneOffset(); },
 		nothing(input, ctx) { ctx.log("warn", "called", { n: input.n }); },
 	`)
 	for name, want := range map[string]string{
 		"sync":         `["the trigger",1,["fetch","log","file"]]`,
 		"asynchronous": `{"n":1}`,
 		"fetching":     `[200,{"ok":true}]`,
+		"zone":         `0`,
 		"nothing":      `null`,
 	} {
 		if got, err := invoke(t, pool, ref, name, `{"n":1}`); err != nil || got != want {

@@ -63,6 +63,12 @@ func limitProcess(c config) error {
 			return fmt.Errorf("set resource limit %d: %w", l.resource, err)
 		}
 	}
+	return nil
+}
+
+// forbidPrivileges makes what the calling thread starts unable to gain rights
+// by running a set-user-id program. The thread itself stays so.
+func forbidPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new privileges: %w", err)
 	}

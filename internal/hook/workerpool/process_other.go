@@ -34,6 +34,9 @@ func limitProcess(_ config) error {
 	return nil
 }
 
+// forbidPrivileges has no counterpart here.
+func forbidPrivileges() error { return nil }
+
 // residentBytes is the most memory this process ever had resident.
 func residentBytes() int64 {
 	var usage unix.Rusage

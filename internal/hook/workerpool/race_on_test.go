@@ -3,4 +3,4 @@
 package workerpool_test
 
 // slowdown stretches time limits: the race detector slows the engine down.
-const slowdown = 8
+const slowdown = 2

@@ -57,8 +57,11 @@ func (p *Pool) askWorker(l lane) {
 // do: the kernel ends a worker with the thread that made it, not with the
 // process. The first outcome is sent to first.
 func (p *Pool) runSpawner(first chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+	runtime.LockOSThread() // for good: the thread ends with this goroutine
+	if err := forbidPrivileges(); err != nil {
+		first <- err
+		return
+	}
 	const longestPause = 5 * time.Second
 	pause := 50 * time.Millisecond
 	for l := range p.spawn {
