@@ -58,6 +58,13 @@ static: fmt-check vet arch lint generate-check tidy-check ## What can be checked
 e2e: race-note ## Only the end-to-end tests
 	scripts/with-postgres.sh $(TEST) -count=1 ./e2e/...
 
+CHAOS_MINUTES ?= 5
+
+.PHONY: chaos
+chaos: race-note ## Faults for CHAOS_MINUTES against the real binaries, judged; CHAOS_SEED=n plays a round again
+	CHAOS_MINUTES=$(CHAOS_MINUTES) CHAOS_SEED=$(CHAOS_SEED) scripts/with-postgres.sh \
+	  go test $(RACE) -count=1 -timeout=60m -v -run='^TestChaos' ./e2e/...
+
 .PHONY: bench
 bench: ## Benchmarks on a durable PostgreSQL, COUNT runs each, ready for benchstat (bench.out)
 	scripts/with-postgres.sh --durable go test -run='^$$' -bench=. -benchmem -count=$(COUNT) work | tee bench.out

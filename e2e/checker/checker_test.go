@@ -53,7 +53,9 @@ func (s *story) change(id string, status trigger.Status, attempts int, due time.
 	})
 }
 
-func (s *story) claim(id string) { s.change(id, trigger.StatusDispatching, s.event(id).Attempts, time.Time{}) }
+func (s *story) claim(id string) {
+	s.change(id, trigger.StatusDispatching, s.event(id).Attempts, time.Time{})
+}
 
 // start is a call that the engine answers with a run, or without.
 func (s *story) start(id string, ok bool) {

@@ -103,6 +103,9 @@ func (p *Process) Stop(grace time.Duration) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+// Done gives a channel that is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
 // Exited says whether the process has ended.
 func (p *Process) Exited() bool {
 	select {

@@ -244,6 +244,20 @@ func (s *System) Subscribe(app, key, workflow string, params map[string]any) str
 	return id
 }
 
+// SubscriptionID reads the id off the answer to a subscribe.
+func SubscriptionID(t testing.TB, answer Answer) string {
+	t.Helper()
+	var doc struct {
+		Subscription struct {
+			ID string `json:"id"`
+		} `json:"subscription"`
+	}
+	if err := json.Unmarshal(answer.Body, &doc); err != nil || doc.Subscription.ID == "" {
+		t.Fatalf("subscribe: no id in %s", answer.Body)
+	}
+	return doc.Subscription.ID
+}
+
 // Receiver subscribes a workflow to the example receiver without hooks.
 func (s *System) Receiver(workflow string) string {
 	s.t.Helper()
