@@ -101,7 +101,8 @@ func newHost(t *testing.T, options Options, handler http.Handler) *Host {
 
 func newHostTo(options Options, address string) *Host {
 	host := NewHost(options)
-	transport := host.client.Transport.(*http.Transport)
+	transport := &http.Transport{}
+	host.client.Transport = transport
 	transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
@@ -237,7 +238,7 @@ func TestFetchBoundsSizeAndTime(t *testing.T) {
 	mux.HandleFunc("/fits", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1000)) })
 	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
-		w.(http.Flusher).Flush()
+		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-release:
 		case <-r.Context().Done():

@@ -165,6 +165,12 @@ const (
 	CodeOverloaded      = "hook_overloaded"  // the queue for a worker is full
 	CodeNotDeclared     = "hook_not_declared"
 	CodeUnknownApp      = "unknown_app"
+
+	CodeUnknownConnection = "unknown_connection"
+	CodeConnectionPending = "connection_pending"
+	CodeConnectionBroken  = "connection_broken"
+	CodeConnectionRevoked = "connection_revoked"
+
 	CodeFetchTimeout    = "fetch_timeout"
 	CodeEgressDenied    = "egress_denied"
 	CodeTooManyRedirect = "too_many_redirects"

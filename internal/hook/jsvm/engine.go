@@ -146,20 +146,20 @@ func reallocate(tls *libc.TLS, state, block uintptr, size quickjs.Tsize_t) uintp
 func (e *engine) limitMemory(limit int64) {
 	if limit != e.memoryLimit {
 		e.memoryLimit = limit
-		quickjs.XJS_SetMemoryLimit(e.tls, e.rt, quickjs.Tsize_t(limit)) //nolint:gosec // never negative
+		quickjs.XJS_SetMemoryLimit(e.tls, e.rt, quickjs.Tsize_t(limit))
 	}
 }
 
 // memoryUsed is what the engine's allocator has handed out, in bytes.
 func (e *engine) memoryUsed() int64 {
 	runtime := (*quickjs.TJSRuntime)(memoryAt(e.rt))
-	return int64(runtime.Fmalloc_ctx.Fmalloc_state.Fmalloc_size) //nolint:gosec // far below
+	return int64(runtime.Fmalloc_ctx.Fmalloc_state.Fmalloc_size)
 }
 
 // propertyCount is the number of own properties of an object, without
 // building the list.
 func propertyCount(object value) int32 {
-	o := (*quickjs.TJSObject)(*(*unsafe.Pointer)(unsafe.Pointer(&object))) //nolint:gosec // a JS object is a pointer behind its tag
+	o := (*quickjs.TJSObject)(*(*unsafe.Pointer)(unsafe.Pointer(&object)))
 	shape := (*quickjs.TJSShape)(memoryAt(o.Fshape))
 	return shape.Fprop_count - shape.Fdeleted_prop_count
 }
@@ -169,7 +169,7 @@ func memoryAt(address uintptr) unsafe.Pointer { return unsafe.Add(nil, address) 
 
 func funcPointer(f any) uintptr {
 	type funcInterface struct{ typ, data uintptr }
-	return (*funcInterface)(unsafe.Pointer(&f)).data //nolint:gosec // how the library takes a C function
+	return (*funcInterface)(unsafe.Pointer(&f)).data
 }
 
 func interruptCallback(_ *libc.TLS, _, opaque uintptr) int32 {
@@ -208,13 +208,13 @@ func isString(v value) bool {
 func boolean(b bool) value {
 	v := value{Ftag: quickjs.EJS_TAG_BOOL}
 	if b {
-		*(*uint64)(unsafe.Pointer(&v)) = 1 //nolint:gosec // the payload of a JS boolean
+		*(*uint64)(unsafe.Pointer(&v)) = 1
 	}
 	return v
 }
 
 func (e *engine) integer(n int) value {
-	return quickjs.XNewInt32(e.tls, e.ctx, int32(n)) //nolint:gosec // ids and counts
+	return quickjs.XNewInt32(e.tls, e.ctx, int32(n))
 }
 
 func (e *engine) free(v value) { quickjs.XFreeValue(e.tls, e.ctx, v) }
@@ -227,7 +227,7 @@ func cString(s string) uintptr {
 	if p == 0 {
 		panic("jsvm: out of memory")
 	}
-	memory := unsafe.Slice((*byte)(memoryAt(p)), len(s)+1) //nolint:gosec // just allocated
+	memory := unsafe.Slice((*byte)(memoryAt(p)), len(s)+1)
 	copy(memory, s)
 	memory[len(s)] = 0
 	return p
@@ -245,7 +245,7 @@ func (e *engine) str(s string) value {
 
 // buffer makes an ArrayBuffer holding a copy of b.
 func (e *engine) buffer(b []byte) value {
-	p := cString(unsafe.String(unsafe.SliceData(b), len(b))) //nolint:gosec // copied at once
+	p := cString(unsafe.String(unsafe.SliceData(b), len(b)))
 	defer libc.Xfree(nil, p)
 	return quickjs.XJS_NewArrayBufferCopy(e.tls, e.ctx, p, quickjs.Tsize_t(len(b)))
 }
@@ -255,7 +255,7 @@ func (e *engine) parseJSON(text []byte) value {
 	if !utf8.Valid(text) {
 		text = []byte(decodeUTF8(string(text)))
 	}
-	p := cString(unsafe.String(unsafe.SliceData(text), len(text))) //nolint:gosec // copied at once
+	p := cString(unsafe.String(unsafe.SliceData(text), len(text)))
 	defer libc.Xfree(nil, p)
 	name := cString("input")
 	defer libc.Xfree(nil, name)
@@ -357,7 +357,7 @@ func (e *engine) call(f, this value, args ...value) (value, error) {
 	argv := e.tls.Alloc(int(size) * max(len(args), 1))
 	defer e.tls.Free(int(size) * max(len(args), 1))
 	copy(unsafe.Slice((*value)(memoryAt(argv)), len(args)), args)
-	return e.result(quickjs.XJS_Call(e.tls, e.ctx, f, this, int32(len(args)), argv)) //nolint:gosec // a handful
+	return e.result(quickjs.XJS_Call(e.tls, e.ctx, f, this, int32(len(args)), argv))
 }
 
 func (e *engine) result(v value) (value, error) {

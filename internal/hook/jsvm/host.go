@@ -251,7 +251,7 @@ func (vm *VM) btoa(args arguments) (value, error) {
 		if r > 0xff {
 			return null, nil
 		}
-		b = append(b, byte(r)) //nolint:gosec // checked above
+		b = append(b, byte(r))
 	}
 	return vm.engine.str(base64.StdEncoding.EncodeToString(b)), nil
 }

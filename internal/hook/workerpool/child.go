@@ -242,7 +242,7 @@ func waitReadable(fd int, timeout time.Duration) (bool, error) {
 	if timeout < 0 {
 		return true, nil
 	}
-	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	milliseconds := int((timeout + time.Millisecond - 1) / time.Millisecond)
 	n, err := unix.Poll(poll, milliseconds)
 	if errors.Is(err, unix.EINTR) {

@@ -56,7 +56,7 @@ func limitProcess(c config) error {
 		{unix.RLIMIT_NOFILE, 16},
 	}
 	if limitData {
-		limits = append(limits, resourceLimit{unix.RLIMIT_DATA, uint64(c.dataLimit)}) //nolint:gosec // never negative
+		limits = append(limits, resourceLimit{unix.RLIMIT_DATA, uint64(c.dataLimit)})
 	}
 	for _, l := range limits {
 		if err := unix.Setrlimit(l.resource, &unix.Rlimit{Cur: l.value, Max: l.value}); err != nil {

@@ -50,7 +50,7 @@ func (f *frames) begin(kind frameKind) (at int) {
 }
 
 func (f *frames) end(at int) {
-	binary.LittleEndian.PutUint32((*f)[at:], uint32(len(*f)-at-headSize)) //nolint:gosec // bounded by maxFrame
+	binary.LittleEndian.PutUint32((*f)[at:], uint32(len(*f)-at-headSize))
 }
 
 func (f *frames) uint(n uint64)        { *f = binary.AppendUvarint(*f, n) }
