@@ -29,8 +29,9 @@ func TestURL(t *testing.T) {
 		`(() => { const u = new URL("https://x.test/"); u.pathname = "/q r"; u.hash = "top"; u.port = "81"; u.protocol = "http"; u.hostname = "y.test"; return u.href; })()`: `"http://y.test:81/q%20r#top"`,
 		`(() => { try { new URL("not a url"); } catch (e) { return [e instanceof TypeError, e.message, e.code]; } })()`:                                                      `[true,"Invalid URL","ERR_INVALID_URL"]`,
 		`[URL.canParse("x:y"), URL.canParse("nope"), URL.parse("nope"), new URL("data:text/plain,x").origin]`:                                                                `[true,false,null,"null"]`,
-		`JSON.stringify({ u: new URL("https://x.test/a") })`:                                                                                                                 `"{\"u\":\"https://x.test/a\"}"`,
-		`Object.prototype.toString.call(new URL("https://x.test"))`:                                                                                                          `"[object URL]"`,
+
+		`JSON.stringify({ u: new URL("https://x.test/a") })`:        `"{\"u\":\"https://x.test/a\"}"`,
+		`Object.prototype.toString.call(new URL("https://x.test"))`: `"[object URL]"`,
 	})
 }
 
