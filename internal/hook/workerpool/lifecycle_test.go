@@ -206,6 +206,9 @@ func TestQueueOfAnAppIsBounded(t *testing.T) {
 	if _, err := invoke(t, pool, other, "ok", `null`); err != nil {
 		t.Errorf("another app: %v", err)
 	}
+	if queued := pool.Stats().Queued; queued != 1 {
+		t.Errorf("%d calls queued, want 1", queued)
+	}
 	host.release <- hook.FetchResponse{Status: 200}
 	for _, d := range []<-chan invoked{running, queued} {
 		if got := <-d; got.err != nil {

@@ -45,7 +45,7 @@ type Options struct {
 // The default limits of a call.
 const (
 	defaultWall       = 30 * time.Second
-	defaultGrace      = 500 * time.Millisecond
+	defaultGrace      = time.Second
 	defaultMemory     = 64 << 20
 	defaultSize       = 4 << 20
 	defaultHostOps    = 32
@@ -142,6 +142,7 @@ type app struct {
 	script  *scriptRef
 	running int
 	queue   []*job
+	listed  bool // it is in the pool's waiting list
 
 	dropped   bool      // unloaded or replaced
 	slowUntil time.Time // one call at a time until then: it burned a whole time limit
@@ -323,7 +324,7 @@ func (p *Pool) accept(j *job) (*worker, *hook.Error) {
 	case p.closed:
 		return nil, errClosedPool()
 	case time.Now().Before(a.openUntil):
-		return nil, &hook.Error{Code: hook.CodeQuarantined, Phase: "execute", Message: "the app's hooks had to be killed too often; it rests for a while"}
+		return nil, quarantined()
 	case len(a.queue) == 0:
 		if w := p.place(j); w != nil {
 			return w, nil
@@ -331,16 +332,17 @@ func (p *Pool) accept(j *job) (*worker, *hook.Error) {
 	case len(a.queue) >= p.options.Queue:
 		return nil, &hook.Error{Code: hook.CodeOverloaded, Phase: "execute", Message: "too many calls of this app are waiting"}
 	}
-	p.enqueue(j)
+	a.queue = append(a.queue, j)
+	p.list(a)
 	return nil, nil
 }
 
-func (p *Pool) enqueue(j *job) {
-	a := j.app
-	if len(a.queue) == 0 {
+// list puts an app with queued calls at the end of the waiting list.
+func (p *Pool) list(a *app) {
+	if !a.listed && len(a.queue) > 0 {
+		a.listed = true
 		p.waiting = append(p.waiting, a)
 	}
-	a.queue = append(a.queue, j)
 }
 
 // place gives a job to a worker, if one may take it now.
@@ -409,6 +411,7 @@ func (p *Pool) dispatch() {
 	for misses := 0; misses < len(p.waiting); {
 		a := p.waiting[0]
 		p.waiting = slices.Delete(p.waiting, 0, 1)
+		a.listed = false
 		if len(a.queue) == 0 {
 			continue
 		}
@@ -418,9 +421,7 @@ func (p *Pool) dispatch() {
 			misses = 0
 			a.queue = slices.Delete(a.queue, 0, 1)
 		}
-		if len(a.queue) > 0 {
-			p.waiting = append(p.waiting, a)
-		}
+		p.list(a)
 	}
 }
 
@@ -458,9 +459,8 @@ func (p *Pool) abandon(j *job) {
 		j.app.queue = slices.DeleteFunc(j.app.queue, func(other *job) bool { return other == j })
 	} else {
 		// The worker still holds it: its place is free when the worker says so,
-		// and the hard limit now counts from here.
+		// and the hard limit stays.
 		w.out.add(func(f *frames) { f.number(frameCancel, j.id) })
-		j.timer.Reset(j.call.Limits.Grace)
 		j.stopHostOps()
 	}
 	j.end(result{err: failure})
@@ -538,9 +538,8 @@ func (p *Pool) strike(a *app) {
 		return
 	}
 	a.openUntil = time.Now().Add(p.options.CoolDown)
-	failure := &hook.Error{Code: hook.CodeQuarantined, Phase: "execute", Message: "the app's hooks had to be killed too often; it rests for a while"}
 	for _, j := range a.queue {
-		j.end(result{err: failure})
+		j.end(result{err: quarantined()})
 	}
 	a.queue = nil
 }
@@ -607,10 +606,8 @@ func (p *Pool) bury(w *worker, j *job, explained bool) {
 	default:
 		j.attempts++
 		j.isolated = !explained
-		if len(j.app.queue) == 0 {
-			p.waiting = append(p.waiting, j.app)
-		}
 		j.app.queue = slices.Insert(j.app.queue, 0, j)
+		p.list(j.app)
 	}
 }
 
@@ -650,6 +647,10 @@ func (p *Pool) Close() error {
 	p.mu.Unlock()
 	p.group.Wait()
 	return nil
+}
+
+func quarantined() *hook.Error {
+	return &hook.Error{Code: hook.CodeQuarantined, Phase: "execute", Message: "the app's hooks had to be killed too often; it rests for a while"}
 }
 
 func errClosedPool() *hook.Error {
