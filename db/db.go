@@ -10,3 +10,7 @@ var Schema embed.FS
 
 // Channel is the NOTIFY channel of the bell. Its payload is always empty.
 const Channel = "tocsin_events"
+
+// OutcomeChannel is the NOTIFY channel that rings when an event came to its
+// end that somebody waits for (OpenWOP's ingest). Its payload is always empty.
+const OutcomeChannel = "tocsin_outcomes"

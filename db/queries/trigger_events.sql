@@ -21,22 +21,28 @@ WITH input AS (
         unnest(@raw_queries::text[]) AS raw_query,
         unnest(@headers::text[]) AS headers,
         unnest(@bodies::bytea[]) AS body,
-        unnest(@verifications::text[]) AS verification
+        unnest(@verifications::text[]) AS verification,
+        unnest(@dedup_keys::text[]) AS dedup_key
 ), accepted AS (
     SELECT i.event_id, i.call_id, i.sid, s.tenant, i.initial_status, i.reason, i.error, i.duplicate_of, i.source,
-        i.app_version, i.traceparent, i.normalized, i.method, i.path, i.raw_query, i.headers, i.body, i.verification
+        i.app_version, i.traceparent, i.normalized, i.method, i.path, i.raw_query, i.headers, i.body, i.verification, i.dedup_key, s.surface
     FROM input AS i
     JOIN subscriptions AS s ON s.sid = i.sid AND s.version = i.version AND s.lifecycle IN ('reserved', 'live')
 ), written AS (
     INSERT INTO trigger_events (event_id, call_id, sid, tenant, initial_status, reason, error, duplicate_of, source,
-        app_version, traceparent, normalized, method, path, raw_query, headers, body, verification)
+        app_version, traceparent, normalized, method, path, raw_query, headers, body, verification, dedup_key)
     SELECT event_id, call_id, sid, tenant, initial_status, nullif(reason, ''), nullif(error, ''), nullif(duplicate_of, ''), source,
         nullif(app_version, ''), nullif(traceparent, ''), normalized, nullif(method, ''), nullif(path, ''),
-        nullif(raw_query, ''), nullif(headers, ''), body, nullif(verification, '')
+        nullif(raw_query, ''), nullif(headers, ''), body, nullif(verification, ''), nullif(dedup_key, '')
     FROM accepted
 ), queued AS (
     INSERT INTO trigger_queue (sid, received_at, event_id, due_at)
     SELECT sid, now(), event_id, now() FROM accepted WHERE initial_status = 'received'
+), refused AS (
+    -- A refused post is a dead-lettered delivery and changes no state (RFC 0230 §C.1).
+    INSERT INTO trigger_attempts (attempt_id, event_id, sid, tenant, attempt, outcome, error_code, error)
+    SELECT 'att_' || substr(event_id, 5), event_id, sid, tenant, 1, 'dead-lettered', 'verification_failed', ''
+    FROM accepted WHERE surface = 'openwop' AND initial_status = 'failed' AND reason = 'verification_failed'
 )
 SELECT i.event_id::text FROM input AS i WHERE NOT EXISTS (SELECT 1 FROM accepted AS a WHERE a.event_id = i.event_id);
 

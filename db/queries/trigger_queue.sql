@@ -63,8 +63,8 @@ WITH ask AS (
 )
 SELECT p.event_id::text AS event_id, p.sid::bigint AS sid, p.received_at::timestamptz AS received_at, p.attempts::int AS attempts,
     (extract(epoch FROM clock_timestamp() - p.received_at) * 1000000)::bigint AS age_us,
-    s.id AS subscription_id, s.tenant, s.workflow_id, s.app_id, s.trigger_key, s.connection_id,
-    e.source, e.traceparent, (e.normalized IS NULL)::bool AS is_body, coalesce(e.normalized, e.body) AS payload
+    s.id AS subscription_id, s.tenant, s.workflow_id, s.app_id, s.trigger_key, s.connection_id, s.surface, s.max_attempts, s.backoff,
+    e.dedup_key, e.source, e.traceparent, (e.normalized IS NULL)::bool AS is_body, coalesce(e.normalized, e.body) AS payload
 FROM claimed AS c
 JOIN picked AS p ON p.sid = c.sid
 JOIN subscriptions AS s ON s.sid = p.sid
@@ -118,8 +118,39 @@ WITH result AS (
     INSERT INTO trigger_attempts (attempt_id, event_id, sid, tenant, attempt, outcome, error_code, error, duration_ms)
     SELECT m.attempt_id, m.event_id, m.sid, m.tenant, m.attempt, m.outcome, m.error_code, m.error, m.duration_ms
     FROM mine AS m WHERE m.outcome IN ('retrying', 'dead-lettered')
+), tally AS (
+    SELECT m.sid, count(*) FILTER (WHERE m.outcome = 'retrying')::int AS failed, bool_or(m.outcome = 'delivered') AS delivered,
+        max(m.attempt_id) FILTER (WHERE m.outcome = 'dead-lettered') AS dead, max(m.attempt_id) AS last, @break_after::int AS break_after
+    FROM mine AS m JOIN subscriptions AS s ON s.sid = m.sid AND s.surface = 'openwop'
+    GROUP BY m.sid
+), moved AS (
+    -- A sender's refused post never comes here; what does is the engine's word.
+    -- Only an active subscription is moved: an operator's pause stands.
+    UPDATE subscriptions AS s SET
+        failures = CASE WHEN t.delivered THEN t.failed ELSE s.failures + t.failed END,
+        delivery = CASE WHEN t.dead IS NOT NULL THEN 'dead-lettered' WHEN NOT t.delivered AND s.failures + t.failed >= t.break_after THEN 'failed' ELSE s.delivery END,
+        version = s.version + CASE WHEN t.dead IS NOT NULL OR NOT t.delivered AND s.failures + t.failed >= t.break_after THEN 1 ELSE 0 END,
+        updated_at = CASE WHEN t.dead IS NOT NULL OR NOT t.delivered AND s.failures + t.failed >= t.break_after THEN now() ELSE s.updated_at END
+    FROM tally AS t
+    WHERE s.sid = t.sid AND s.delivery = 'active' AND s.lifecycle = 'live' AND (t.dead IS NOT NULL OR t.failed > 0 OR s.failures > 0)
+    RETURNING s.sid, s.tenant, s.delivery, t.dead, t.last
+), noted AS (
+    INSERT INTO subscription_changes (change_id, sid, tenant, from_state, to_state, reason, attempt_id, event_id)
+    SELECT 'chg_' || substr(coalesce(v.dead, v.last), 5), v.sid, v.tenant, 'active', v.delivery,
+        CASE WHEN v.delivery = 'dead-lettered' THEN 'retry-exhausted' END, coalesce(v.dead, v.last),
+        (SELECT m.event_id FROM mine AS m WHERE m.attempt_id = coalesce(v.dead, v.last))
+    FROM moved AS v WHERE v.delivery <> 'active'
 )
 SELECT h.sid FROM held AS h;
+
+-- name: OutcomeRing :exec
+-- Tells whoever waits for the outcome of an event that there is one.
+SELECT pg_notify(@channel::text, '');
+
+-- name: OutcomesOf :many
+-- How events ended; those that have not are left out.
+SELECT d.event_id, d.status, d.run_id, d.attempt_id
+FROM trigger_deliveries AS d WHERE d.event_id = ANY (@event_ids::text[]);
 
 -- name: ClaimRenew :many
 -- Lengthens claims; those not returned are lost.
@@ -131,38 +162,58 @@ RETURNING c.sid;
 -- name: ClaimReap :many
 -- Takes claims whose lease has run out. The attempt counts and waits from the
 -- end of the lease, so a poison event ends as failed.
-WITH expired AS (
+WITH ask AS (
+    SELECT @max_attempts::int AS max_attempts, @waits_ms::bigint[] AS waits_ms, @base_ms::bigint AS base_ms, @ceiling_ms::bigint AS ceiling_ms
+), expired AS (
     SELECT c.sid FROM trigger_claims AS c WHERE c.lease_until <= now() ORDER BY c.sid LIMIT 500 FOR UPDATE SKIP LOCKED
 ), dead AS (
     DELETE FROM trigger_claims AS c USING expired AS x WHERE c.sid = x.sid
     RETURNING c.sid, c.owner, c.lease_until, c.event_ids
 ), lost AS (
-    SELECT d.sid, d.owner, d.lease_until, e.event_id, e.received_at, e.tenant, (q.attempts + 1)::smallint AS attempt, s.lifecycle,
-        'att_' || replace(gen_random_uuid()::text, '-', '') AS attempt_id
+    SELECT d.sid, d.owner, d.lease_until, e.event_id, e.received_at, e.tenant, (q.attempts + 1)::smallint AS attempt, s.lifecycle, s.surface,
+        'att_' || replace(gen_random_uuid()::text, '-', '') AS attempt_id, coalesce(s.max_attempts, a.max_attempts) AS max_attempts,
+        CASE s.backoff
+            WHEN 'none' THEN 0
+            WHEN 'fixed' THEN a.base_ms
+            WHEN 'exponential' THEN least(a.base_ms * power(2, q.attempts)::bigint, a.ceiling_ms)
+            ELSE a.waits_ms[q.attempts + 1]
+        END AS wait_ms
     FROM (SELECT x.sid, x.owner, x.lease_until, unnest(x.event_ids) AS event_id FROM dead AS x) AS d
     JOIN trigger_events AS e ON e.event_id = d.event_id
     JOIN trigger_queue AS q ON q.sid = e.sid AND q.received_at = e.received_at AND q.event_id = e.event_id
     JOIN subscriptions AS s ON s.sid = e.sid
+    CROSS JOIN ask AS a
 ), gone AS (
     DELETE FROM trigger_queue AS q USING lost AS l
     WHERE q.sid = l.sid AND q.received_at = l.received_at AND q.event_id = l.event_id
-        AND (l.attempt >= @max_attempts::int OR l.lifecycle <> 'live')
+        AND (l.attempt >= l.max_attempts OR l.lifecycle <> 'live')
 ), back AS (
     UPDATE trigger_queue AS q SET attempts = l.attempt,
-        due_at = l.lease_until + (@waits_ms::bigint[])[l.attempt] * interval '1 millisecond'
+        due_at = l.lease_until + l.wait_ms * interval '1 millisecond'
     FROM lost AS l
     WHERE q.sid = l.sid AND q.received_at = l.received_at AND q.event_id = l.event_id
-        AND l.attempt < @max_attempts::int AND l.lifecycle = 'live'
+        AND l.attempt < l.max_attempts AND l.lifecycle = 'live'
 ), tried AS (
     INSERT INTO trigger_attempts (attempt_id, event_id, sid, tenant, attempt, outcome, error_code, error)
-    SELECT l.attempt_id, l.event_id, l.sid, l.tenant, l.attempt, 'lost', 'lease_lost', 'the dispatcher ' || l.owner || ' did not report back'
+    SELECT l.attempt_id, l.event_id, l.sid, l.tenant, l.attempt,
+        CASE WHEN l.surface = 'openwop' AND l.attempt >= l.max_attempts AND l.lifecycle = 'live' THEN 'dead-lettered' ELSE 'lost' END, 'lease_lost', 'the dispatcher ' || l.owner || ' did not report back'
     FROM lost AS l
 ), ended AS (
     INSERT INTO trigger_deliveries (event_id, sid, tenant, status, attempts, attempt_id, error_code, error)
     SELECT l.event_id, l.sid, l.tenant, CASE WHEN l.lifecycle = 'live' THEN 'failed' ELSE 'ignored' END, l.attempt, l.attempt_id,
         CASE WHEN l.lifecycle = 'live' THEN 'lease_lost' ELSE 'subscription_deleted' END,
         'the dispatcher ' || l.owner || ' did not report back'
-    FROM lost AS l WHERE l.attempt >= @max_attempts::int OR l.lifecycle <> 'live'
+    FROM lost AS l WHERE l.attempt >= l.max_attempts OR l.lifecycle <> 'live'
+), moved AS (
+    UPDATE subscriptions AS s SET delivery = 'dead-lettered', version = s.version + 1, updated_at = now()
+    FROM (SELECT x.sid, max(x.attempt_id) AS dead FROM lost AS x WHERE x.attempt >= x.max_attempts GROUP BY x.sid) AS t
+    WHERE s.sid = t.sid AND s.surface = 'openwop' AND s.delivery = 'active' AND s.lifecycle = 'live'
+    RETURNING s.sid, s.tenant, t.dead
+), noted AS (
+    INSERT INTO subscription_changes (change_id, sid, tenant, from_state, to_state, reason, attempt_id, event_id)
+    SELECT 'chg_' || substr(v.dead, 5), v.sid, v.tenant, 'active', 'dead-lettered', 'retry-exhausted', v.dead,
+        (SELECT x.event_id FROM lost AS x WHERE x.attempt_id = v.dead)
+    FROM moved AS v
 )
 SELECT l.event_id::text AS event_id, l.sid::bigint AS sid, l.owner::text AS owner, l.attempt::int AS attempt FROM lost AS l;
 

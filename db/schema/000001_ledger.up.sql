@@ -95,13 +95,49 @@ CREATE TABLE subscriptions (
     version       bigint      NOT NULL DEFAULT 1,
     created_at    timestamptz NOT NULL DEFAULT now(),
     updated_at    timestamptz NOT NULL DEFAULT now(),
-    ended_at      timestamptz
+    ended_at      timestamptz,
+    -- OpenWOP (docs/openwop.md). max_attempts and backoff are NULL where the
+    -- platform's retry constant holds; failures counts failed attempts in a row.
+    surface       text        NOT NULL DEFAULT 'w6w' CHECK (surface IN ('w6w', 'openwop')),
+    source        text        NOT NULL DEFAULT 'webhook' CHECK (source IN ('webhook', 'poll', 'schedule', 'queue')),
+    max_attempts  smallint,
+    backoff       text        CHECK (backoff IN ('none', 'fixed', 'exponential')),
+    failures      integer     NOT NULL DEFAULT 0,
+    openwop       text,       -- JSON: dedupEnabled, verification, inputMapping, fingerprint
+    ingest_secret bytea       -- sealed
 );
 CREATE INDEX subscriptions_tenant ON subscriptions (tenant, sid) WHERE lifecycle = 'live';
 CREATE INDEX subscriptions_reserved ON subscriptions (created_at) WHERE lifecycle = 'reserved';
 CREATE INDEX subscriptions_ended ON subscriptions (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX subscriptions_connection ON subscriptions (tenant, connection_id, sid) WHERE lifecycle = 'live' AND connection_id IS NOT NULL;
 CREATE INDEX subscriptions_workflow ON subscriptions (tenant, workflow_id, sid) WHERE lifecycle = 'live';
+
+-- Every change of a delivery state (OpenWOP RFC 0083 §B), without content.
+CREATE TABLE subscription_changes (
+    change_id  text        COLLATE "C" PRIMARY KEY,
+    sid        bigint      NOT NULL,
+    tenant     text        NOT NULL,
+    from_state text        NOT NULL,
+    to_state   text        NOT NULL,
+    reason     text        CHECK (reason IN ('retry-exhausted', 'operator-paused', 'signature-invalid', 'backpressure', 'source-removed')),
+    attempt_id text        COLLATE "C", -- the attempt that caused it
+    event_id   text        COLLATE "C",
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX subscription_changes_sid ON subscription_changes (sid, changed_at);
+
+-- When a schedule fires next. due_at is the slot, NULL when it is to be worked
+-- out anew; whoever moves it on from a slot has fired that slot, so no slot
+-- fires twice.
+CREATE TABLE schedules (
+    sid      bigint      PRIMARY KEY,
+    cron     text        NOT NULL DEFAULT '', -- "": once
+    timezone text        NOT NULL DEFAULT 'UTC',
+    missed   text        NOT NULL CHECK (missed IN ('skip', 'fire-once')),
+    due_at   timestamptz,
+    fired_at timestamptz
+) WITH (fillfactor = 50);
+CREATE INDEX schedules_due ON schedules (due_at);
 
 -- When a poll subscription is checked next. A check holds the row by token and
 -- lease, so that replicas make one check an interval and none overlaps.
@@ -141,7 +177,8 @@ CREATE TABLE trigger_events (
     raw_query      text,       -- masked
     headers        text,       -- JSON [[name, value], …], masked
     body           bytea,      -- sealed, the exact bytes
-    verification   text        -- JSON
+    verification   text,       -- JSON
+    dedup_key      text        -- opaque, as OpenWOP's records show it
 );
 CREATE INDEX trigger_events_history ON trigger_events (sid, event_id);
 CREATE INDEX trigger_events_call ON trigger_events (call_id) WHERE call_id <> event_id;
@@ -211,6 +248,7 @@ CREATE TABLE trigger_attempts (
     ended_at    timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX trigger_attempts_event ON trigger_attempts (event_id, attempt_id);
+CREATE INDEX trigger_attempts_dead ON trigger_attempts (sid, ended_at, attempt_id) WHERE outcome = 'dead-lettered';
 
 -- One row a dedup key seen, written in the event's own transaction.
 CREATE TABLE dedup_keys (
@@ -239,6 +277,23 @@ CREATE TABLE runs (
     finished_at timestamptz
 );
 CREATE INDEX runs_workflow ON runs (tenant, workflow_id, run_id);
+
+-- Answers to requests with an Idempotency-Key, so that a repeat gets the same
+-- one. A pending row is held until its lease ends.
+CREATE TABLE idempotency_keys (
+    tenant      text        NOT NULL,
+    operation   text        NOT NULL,
+    key         bytea       NOT NULL, -- SHA-256
+    digest      bytea       NOT NULL, -- of the request
+    state       text        NOT NULL CHECK (state IN ('pending', 'completed', 'retryable-failure', 'terminal-failure')),
+    owner       text        NOT NULL,
+    lease_until timestamptz NOT NULL,
+    status      integer     NOT NULL DEFAULT 0,
+    response    bytea,                -- sealed: a registration's holds a secret
+    expires_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant, operation, key)
+);
+CREATE INDEX idempotency_keys_expiry ON idempotency_keys (expires_at);
 
 -- Where every event stands.
 CREATE VIEW trigger_event_status AS

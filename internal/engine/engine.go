@@ -12,13 +12,16 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
-// StartRequest asks for one run. EventID is the idempotency key: the same id
+// StartRequest asks for one run. Without an AttemptID no delivery caused it: it
+// was asked for by hand, and Event is its input. EventID is the idempotency key: the same id
 // must never start a second run on an engine that honours it.
 type StartRequest struct {
 	EventID string
 	// AttemptID is the causation id, minted before the call.
-	AttemptID    string
-	Attempt      int // 1-based
+	AttemptID string
+	Attempt   int // 1-based
+	// DedupKey is what a run's log shows as the delivery's; "" means the event id.
+	DedupKey     string
 	Subscription trigger.SubscriptionID
 	SID          int64
 	Tenant       string

@@ -17,6 +17,7 @@ const (
 	Attempt = "att_"
 	Run     = "run_"
 	Claim   = "clm_"
+	Change  = "chg_"
 )
 
 var (

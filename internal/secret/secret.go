@@ -6,8 +6,11 @@ package secret
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,6 +44,7 @@ const DevKeys Text = "dev:dG9jc2luIGRldiBrZXksIHByb3RlY3RzIG5vdGhpbmc="
 // concurrent use.
 type Keyring struct {
 	first string
+	mac   []byte // for fingerprints; derived from the first key
 	keys  map[string]cipher.AEAD
 }
 
@@ -70,10 +74,20 @@ func ParseKeyring(text Text) (*Keyring, error) {
 		}
 		ring.keys[id] = aead
 		if i == 0 {
-			ring.first = id
+			ring.first, ring.mac = id, digest(key, "fingerprints")
 		}
 	}
 	return ring, nil
+}
+
+// Fingerprint tells one secret from another and gives neither away: keyed, cut
+// to 64 bits. It changes with the first key, so it is kept where it was made.
+func (k *Keyring) Fingerprint(value []byte) string { return hex.EncodeToString(digest(k.mac, string(value))[:8]) }
+
+func digest(key []byte, text string) []byte {
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write([]byte(text))
+	return mac.Sum(nil)
 }
 
 // sealVersion starts every sealed value: version, length of the key id, key

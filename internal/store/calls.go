@@ -59,6 +59,9 @@ func (db *DB) SaveCall(ctx context.Context, record *trigger.CallRecord) (*trigge
 	if record.NextState != nil {
 		return db.savePoll(ctx, pending)
 	}
+	if record.Tick != nil {
+		return db.saveTick(ctx, pending)
+	}
 	if db.queued.Add(pending.size) > db.limit {
 		db.queued.Add(-pending.size)
 		return nil, trigger.ErrBackPressure
@@ -528,6 +531,7 @@ func addRow(rows *dbsqlc.EventInsertBatchParams, p *pendingCall, id string, call
 	rows.DuplicatesOf = append(rows.DuplicatesOf, duplicateOf)
 	rows.AppVersions = append(rows.AppVersions, record.AppVersion)
 	rows.Normalizeds = append(rows.Normalizeds, normalized)
+	rows.DedupKeys = append(rows.DedupKeys, record.DedupKey)
 	c := record.Call
 	rows.Sources = append(rows.Sources, string(c.Source))
 	rows.Traceparents = append(rows.Traceparents, c.Trace)
@@ -621,6 +625,6 @@ func (plan *writePlan) saved(i int) *trigger.SavedCall {
 func insertArgs(r *dbsqlc.EventInsertBatchParams) []any {
 	return []any{
 		r.EventIds, r.CallIds, r.Sids, r.Versions, r.InitialStatuses, r.Reasons, r.Errors, r.DuplicatesOf, r.Sources,
-		r.AppVersions, r.Traceparents, r.Normalizeds, r.Methods, r.Paths, r.RawQueries, r.Headers, r.Bodies, r.Verifications,
+		r.AppVersions, r.Traceparents, r.Normalizeds, r.Methods, r.Paths, r.RawQueries, r.Headers, r.Bodies, r.Verifications, r.DedupKeys,
 	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -96,6 +97,7 @@ func (db *DB) pendingEvents(rows []*dbsqlc.ClaimEventsRow, token string) []*trig
 			WorkflowID: row.WorkflowID, AppID: row.AppID, TriggerKey: row.TriggerKey, ConnectionID: orEmpty(row.ConnectionID),
 			Source: trigger.Source(row.Source), ReceivedAt: row.ReceivedAt, Attempts: int(row.Attempts),
 			Age: time.Duration(row.AgeUs) * time.Microsecond, Trace: orEmpty(row.Traceparent),
+			Surface: trigger.Surface(row.Surface), Retry: retryPolicy(row.MaxAttempts, row.Backoff), DedupKey: orEmpty(row.DedupKey),
 			Claim: trigger.Claim{SID: row.Sid, Token: token},
 		}
 		purpose := sealNormalized
@@ -125,6 +127,9 @@ func (db *DB) Settle(ctx context.Context, outcomes []trigger.Outcome) ([]*trigge
 	if err != nil {
 		return nil, failed("settle claims", err)
 	}
+	if slices.ContainsFunc(outcomes, func(o trigger.Outcome) bool { return o.Event.Surface == trigger.SurfaceOpenWOP }) {
+		db.ringOutcomes(ctx)
+	}
 	holds := make(map[int64]bool, len(held))
 	for _, sid := range held {
 		holds[sid] = true
@@ -139,7 +144,7 @@ func (db *DB) Settle(ctx context.Context, outcomes []trigger.Outcome) ([]*trigge
 }
 
 func settleParams(outcomes []trigger.Outcome) *dbsqlc.ClaimSettleParams {
-	p := &dbsqlc.ClaimSettleParams{}
+	p := &dbsqlc.ClaimSettleParams{BreakAfter: trigger.BreakAfter}
 	for i := range outcomes {
 		o := &outcomes[i]
 		event := o.Event
@@ -178,8 +183,9 @@ func outcomeOf(o *trigger.Outcome, attempt int) (string, time.Duration) {
 		return outcomeUnattempted, 0
 	case o.Err == nil:
 		return trigger.AttemptDelivered, 0
-	case o.Err.Retryable && attempt < trigger.MaxAttempts:
-		return trigger.AttemptRetrying, trigger.RetryWait(attempt)
+	}
+	if wait, again := o.Event.RetryAfter(attempt); again && o.Err.Retryable {
+		return trigger.AttemptRetrying, wait
 	}
 	return trigger.AttemptDeadLettered, 0
 }
@@ -216,7 +222,10 @@ func (db *DB) ReapExpired(ctx context.Context) ([]trigger.LostAttempt, error) {
 	for i := range waits {
 		waits[i] = trigger.RetryWait(i + 1).Milliseconds()
 	}
-	rows, err := db.queries.ClaimReap(ctx, db.pool, &dbsqlc.ClaimReapParams{MaxAttempts: trigger.MaxAttempts, WaitsMs: waits})
+	rows, err := db.queries.ClaimReap(ctx, db.pool, &dbsqlc.ClaimReapParams{
+		MaxAttempts: trigger.MaxAttempts, WaitsMs: waits,
+		BaseMs: trigger.PolicyDelay.Milliseconds(), CeilingMs: trigger.PolicyCeiling.Milliseconds(),
+	})
 	if err != nil {
 		return nil, failed("reap claims", err)
 	}

@@ -163,6 +163,9 @@ const (
 	sealBody       = "trigger_events.body"
 	sealNormalized = "trigger_events.normalized"
 	sealRunInput   = "runs.input"
+	sealSecret     = "subscriptions.ingest_secret"
+	sealResponse   = "idempotency_keys.response"
+	sealCredential = "connections.credential"
 )
 
 func (db *DB) open(purpose string, sealed []byte) ([]byte, error) {

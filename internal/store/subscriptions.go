@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -17,10 +18,19 @@ import (
 // ReserveSubscription writes the row before onSubscribe runs and fills in SID,
 // Version, Lifecycle and the times.
 func (db *DB) ReserveSubscription(ctx context.Context, s *trigger.Subscription) error {
-	row, err := db.queries.SubscriptionReserve(ctx, db.pool, &dbsqlc.SubscriptionReserveParams{
+	if s.Surface == "" {
+		s.Surface = trigger.SurfaceW6W
+	}
+	if s.Source == "" {
+		s.Source = trigger.SourceWebhook
+	}
+	p := &dbsqlc.SubscriptionReserveParams{
 		ID: s.ID.Reveal(), Tenant: s.Tenant, AppID: s.AppID, TriggerKey: s.TriggerKey, ConnectionID: orNil(s.ConnectionID),
 		WorkflowID: s.WorkflowID, Params: db.keys.Seal(sealParams, orObject(s.Params)), Host: orNil(string(s.Host)),
-	})
+		Surface: string(s.Surface), Source: string(s.Source),
+	}
+	db.reserveOpenWOP(s, p)
+	row, err := db.queries.SubscriptionReserve(ctx, db.pool, p)
 	if err != nil {
 		return failed("reserve subscription", err)
 	}
@@ -44,7 +54,10 @@ func (db *DB) ActivateSubscription(ctx context.Context, s *trigger.Subscription,
 		row, err = db.queries.SubscriptionActivate(ctx, tx, &dbsqlc.SubscriptionActivateParams{
 			Sid: s.SID, HookState: db.keys.Seal(sealState, state),
 		})
-		if err != nil || s.PollInterval == 0 {
+		if err != nil {
+			return err
+		}
+		if err := db.schedule(ctx, tx, s); err != nil || s.PollInterval == 0 {
 			return err
 		}
 		return db.queries.PollSchedule(ctx, tx, &dbsqlc.PollScheduleParams{Sid: s.SID, IntervalMs: s.PollInterval.Milliseconds()})
@@ -80,17 +93,38 @@ func (db *DB) endSubscription(ctx context.Context, s *trigger.Subscription, to t
 	if err := db.queries.PollForget(ctx, db.pool, s.SID); err != nil {
 		return failed("end subscription", err)
 	}
+	if err := db.queries.ScheduleForget(ctx, db.pool, s.SID); err != nil {
+		return failed("end subscription", err)
+	}
 	if _, err := db.queries.QueueSweepEnded(ctx, db.pool); err != nil {
 		return failed("end subscription", err)
 	}
 	return nil
 }
 
-// SetDelivery changes the delivery state of a live row.
+// SetDelivery changes the delivery state of a live row and notes the change.
+// trigger.ErrIllegalState when there is no such transition.
 func (db *DB) SetDelivery(ctx context.Context, tenant string, id trigger.SubscriptionID, to trigger.DeliveryState) (*trigger.Subscription, error) {
-	row, err := db.queries.SubscriptionSetDelivery(ctx, db.pool, &dbsqlc.SubscriptionSetDeliveryParams{
-		Tenant: tenant, ID: id.Reveal(), Delivery: string(to),
+	var row *dbsqlc.Subscription
+	err := db.inTx(ctx, func(tx pgx.Tx) error {
+		held, err := db.queries.SubscriptionLock(ctx, tx, &dbsqlc.SubscriptionLockParams{Tenant: tenant, ID: id.Reveal()})
+		if err != nil {
+			return err
+		}
+		from := trigger.DeliveryState(held.Delivery)
+		if from == to {
+			row, err = db.queries.SubscriptionBySID(ctx, tx, held.Sid)
+			return err
+		}
+		if !from.CanBecome(to) {
+			return trigger.ErrIllegalState
+		}
+		row, err = db.changeDelivery(ctx, tx, held.Sid, from, to)
+		return err
 	})
+	if errors.Is(err, trigger.ErrIllegalState) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, notFound("set delivery state", err, trigger.ErrUnknownSubscription)
 	}
@@ -185,9 +219,13 @@ func (db *DB) subscription(row *dbsqlc.Subscription) (*trigger.Subscription, err
 		ConnectionID: orEmpty(row.ConnectionID), WorkflowID: row.WorkflowID, Params: params, State: state,
 		Delivery: trigger.DeliveryState(row.Delivery), Lifecycle: trigger.Lifecycle(row.Lifecycle), Version: row.Version,
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		Surface: trigger.Surface(row.Surface), Source: trigger.Source(row.Source), Retry: retryPolicy(row.MaxAttempts, row.Backoff),
 	}
 	if row.Host != nil {
 		s.Host = json.RawMessage(*row.Host)
+	}
+	if s.OpenWOP, err = db.openwop(row); err != nil {
+		return nil, fmt.Errorf("subscription %s: %w", trigger.ShortSubscription(row.ID), err)
 	}
 	return s, nil
 }

@@ -26,5 +26,8 @@ func (db *DB) Sweep(ctx context.Context) (Swept, error) {
 	if swept.DedupKeys, err = db.queries.DedupPurge(ctx, db.pool, maxPurge); err != nil {
 		return swept, failed("purge dedup keys", err)
 	}
+	if _, err = db.queries.IdempotencyPurge(ctx, db.pool, maxPurge); err != nil {
+		return swept, failed("purge idempotency keys", err)
+	}
 	return swept, nil
 }

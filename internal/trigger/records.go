@@ -39,6 +39,10 @@ type CallRecord struct {
 	Of string
 	// NextState, for a poll, is committed with the events.
 	NextState json.RawMessage
+	// Tick, for a schedule, is committed with the event.
+	Tick *Tick
+	// DedupKey is the opaque key that OpenWOP's records of the delivery show.
+	DedupKey string
 }
 
 // Fail notes that the ingest parser failed: the call becomes one failed row

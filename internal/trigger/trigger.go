@@ -19,10 +19,12 @@ var (
 	ErrUnknownWorkflow     = errors.New("unknown workflow")
 	ErrUnknownEvent        = errors.New("unknown event")
 	ErrUnknownRun          = errors.New("unknown run")
+	ErrUnknownConnection   = errors.New("unknown connection")
 	ErrNotRequeueable      = errors.New("the event cannot be requeued")
 	ErrNotReingestable     = errors.New("the call cannot be ingested again")
 	ErrBackPressure        = errors.New("the commit queue is full")
 	ErrUnavailable         = errors.New("the database is unavailable")
+	ErrIllegalState        = errors.New("the subscription's state has no such transition")
 	ErrConflict            = errors.New("the object changed meanwhile")
 )
 
@@ -93,6 +95,7 @@ type App struct {
 	Description string
 	State       AppState
 	HasAuth     bool
+	Auth        []AuthMethod
 	Allow       []string // network.allow
 	Manifest    json.RawMessage
 	Triggers    []*Definition
@@ -156,6 +159,17 @@ type Subscription struct {
 	PollInterval time.Duration
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
+
+	Surface Surface
+	// Source is where its calls come from.
+	Source Source
+	// Retry replaces the platform constant when not nil.
+	Retry *RetryPolicy
+	// OpenWOP is nil for a subscription of the w6w surface.
+	OpenWOP *OpenWOP
+	// Schedule, when not nil, is kept when the row becomes live; it is not read
+	// back.
+	Schedule *Schedule
 }
 
 // Enabled is the RFC's flag.
@@ -240,6 +254,12 @@ type PendingEvent struct {
 	Attempts   int           // attempts made before this one
 	Age        time.Duration // from receipt to claim, on the database's clock
 	Trace      string
+	Surface    Surface
+	Retry      *RetryPolicy // nil: the platform constant
+	DedupKey   string       // opaque, as OpenWOP's records show it; "" when none
+	// AttemptID is that of the attempt under way, once the dispatcher has minted
+	// it.
+	AttemptID string
 	// Claim fences the event: only its holder may mark it.
 	Claim Claim
 }

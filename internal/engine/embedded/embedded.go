@@ -33,8 +33,12 @@ const (
 // there is to do.
 const StatusSucceeded = "succeeded"
 
-// triggerWebhook is run.trigger of every event (RFC §Conformance).
-const triggerWebhook = "webhook"
+// triggerWebhook is run.trigger of every event (RFC §Conformance); a run that no
+// event started is manual.
+const (
+	triggerWebhook = "webhook"
+	triggerManual  = "manual"
+)
 
 // Engine records runs. It is safe for concurrent use.
 type Engine struct {
@@ -116,6 +120,9 @@ func run(request *engine.StartRequest, now time.Time) trigger.Run {
 		ID: ident.RunOfEvent(request.EventID), Tenant: request.Tenant, WorkflowID: request.WorkflowID,
 		EventID: request.EventID, SID: request.SID, Subscription: request.Subscription, AttemptID: request.AttemptID,
 		Trigger: triggerWebhook, Status: StatusSucceeded, StartedAt: now, FinishedAt: &now,
+	}
+	if request.AttemptID == "" {
+		r.EventID, r.Trigger = "", triggerManual
 	}
 	if request.Parsed {
 		r.Event = request.Event

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -16,9 +17,13 @@ func runLog(request *engine.StartRequest, runID string, now time.Time) json.RawM
 	l.b = make([]byte, 0, 1<<10)
 	l.event(runID+".0", "run.started", request.AttemptID)
 	l.text(`"workflowId":`, request.WorkflowID)
+	if request.AttemptID == "" {
+		l.event(runID+".1", "run.completed", "")
+		return append(l.b, "}}]"...)
+	}
 	l.event(request.AttemptID, "trigger.delivery.attempted", "")
 	l.text(`"subscriptionId":`, request.Subscription.Reveal())
-	l.text(`,"dedupKey":`, request.EventID)
+	l.text(`,"dedupKey":`, cmp.Or(request.DedupKey, request.EventID))
 	l.b = append(l.b, `,"attempt":`...)
 	l.b = strconv.AppendInt(l.b, int64(max(request.Attempt, 1)), 10)
 	l.text(`,"outcome":`, "delivered")

@@ -72,6 +72,19 @@ type DedupKey struct {
 	ExpiresAt time.Time
 }
 
+type IdempotencyKey struct {
+	Tenant     string
+	Operation  string
+	Key        []byte
+	Digest     []byte
+	State      string
+	Owner      string
+	LeaseUntil time.Time
+	Status     int32
+	Response   []byte
+	ExpiresAt  time.Time
+}
+
 type Poll struct {
 	Sid        int64
 	IntervalMs int64
@@ -99,6 +112,15 @@ type Run struct {
 	FinishedAt *time.Time
 }
 
+type Schedule struct {
+	Sid      int64
+	Cron     string
+	Timezone string
+	Missed   string
+	DueAt    *time.Time
+	FiredAt  *time.Time
+}
+
 type SchemaApplied struct {
 	Version   int32
 	AppliedAt time.Time
@@ -121,6 +143,25 @@ type Subscription struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 	EndedAt      *time.Time
+	Surface      string
+	Source       string
+	MaxAttempts  pgtype.Int2
+	Backoff      *string
+	Failures     int32
+	Openwop      *string
+	IngestSecret []byte
+}
+
+type SubscriptionChange struct {
+	ChangeID  string
+	Sid       int64
+	Tenant    string
+	FromState string
+	ToState   string
+	Reason    *string
+	AttemptID *string
+	EventID   *string
+	ChangedAt time.Time
 }
 
 type TriggerAttempt struct {
@@ -179,6 +220,7 @@ type TriggerEvent struct {
 	Headers       *string
 	Body          []byte
 	Verification  *string
+	DedupKey      *string
 }
 
 type TriggerEventStatus struct {

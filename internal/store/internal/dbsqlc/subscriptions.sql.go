@@ -8,6 +8,8 @@ package dbsqlc
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const SubscriptionAbandonStale = `-- name: SubscriptionAbandonStale :execrows
@@ -48,7 +50,8 @@ func (q *Queries) SubscriptionActivate(ctx context.Context, db DBTX, arg *Subscr
 }
 
 const SubscriptionBySID = `-- name: SubscriptionBySID :one
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
 FROM subscriptions WHERE sid = $1
 `
 
@@ -72,8 +75,64 @@ func (q *Queries) SubscriptionBySID(ctx context.Context, db DBTX, sid int64) (*S
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.EndedAt,
+		&i.Surface,
+		&i.Source,
+		&i.MaxAttempts,
+		&i.Backoff,
+		&i.Failures,
+		&i.Openwop,
+		&i.IngestSecret,
 	)
 	return &i, err
+}
+
+const SubscriptionChanges = `-- name: SubscriptionChanges :many
+SELECT c.change_id, c.from_state, c.to_state, c.reason, c.attempt_id, c.event_id, c.changed_at
+FROM subscription_changes AS c WHERE c.sid = $1 ORDER BY c.changed_at, c.change_id LIMIT $2
+`
+
+type SubscriptionChangesParams struct {
+	Sid     int64
+	MaxRows int32
+}
+
+type SubscriptionChangesRow struct {
+	ChangeID  string
+	FromState string
+	ToState   string
+	Reason    *string
+	AttemptID *string
+	EventID   *string
+	ChangedAt time.Time
+}
+
+// The changes of a subscription's delivery state, oldest first.
+func (q *Queries) SubscriptionChanges(ctx context.Context, db DBTX, arg *SubscriptionChangesParams) ([]*SubscriptionChangesRow, error) {
+	rows, err := db.Query(ctx, SubscriptionChanges, arg.Sid, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*SubscriptionChangesRow
+	for rows.Next() {
+		var i SubscriptionChangesRow
+		if err := rows.Scan(
+			&i.ChangeID,
+			&i.FromState,
+			&i.ToState,
+			&i.Reason,
+			&i.AttemptID,
+			&i.EventID,
+			&i.ChangedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const SubscriptionEnd = `-- name: SubscriptionEnd :one
@@ -95,7 +154,8 @@ func (q *Queries) SubscriptionEnd(ctx context.Context, db DBTX, arg *Subscriptio
 }
 
 const SubscriptionForCall = `-- name: SubscriptionForCall :one
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
 FROM subscriptions WHERE id = $1 AND lifecycle IN ('reserved', 'live')
 `
 
@@ -119,12 +179,20 @@ func (q *Queries) SubscriptionForCall(ctx context.Context, db DBTX, id string) (
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.EndedAt,
+		&i.Surface,
+		&i.Source,
+		&i.MaxAttempts,
+		&i.Backoff,
+		&i.Failures,
+		&i.Openwop,
+		&i.IngestSecret,
 	)
 	return &i, err
 }
 
 const SubscriptionGet = `-- name: SubscriptionGet :one
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
 FROM subscriptions WHERE tenant = $1 AND id = $2 AND lifecycle = 'live'
 `
 
@@ -153,12 +221,20 @@ func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, arg *Subscriptio
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.EndedAt,
+		&i.Surface,
+		&i.Source,
+		&i.MaxAttempts,
+		&i.Backoff,
+		&i.Failures,
+		&i.Openwop,
+		&i.IngestSecret,
 	)
 	return &i, err
 }
 
 const SubscriptionList = `-- name: SubscriptionList :many
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
 FROM subscriptions
 WHERE tenant = $1 AND lifecycle = 'live' AND ($2::text = '' OR workflow_id = $2::text) AND sid < $3
 ORDER BY sid DESC LIMIT $4
@@ -202,6 +278,13 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.EndedAt,
+			&i.Surface,
+			&i.Source,
+			&i.MaxAttempts,
+			&i.Backoff,
+			&i.Failures,
+			&i.Openwop,
+			&i.IngestSecret,
 		); err != nil {
 			return nil, err
 		}
@@ -213,9 +296,58 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 	return items, nil
 }
 
+const SubscriptionLock = `-- name: SubscriptionLock :one
+SELECT sid, delivery FROM subscriptions WHERE tenant = $1 AND id = $2 AND lifecycle = 'live' FOR UPDATE
+`
+
+type SubscriptionLockParams struct {
+	Tenant string
+	ID     string
+}
+
+type SubscriptionLockRow struct {
+	Sid      int64
+	Delivery string
+}
+
+// Holds a live row for a change of its delivery state.
+func (q *Queries) SubscriptionLock(ctx context.Context, db DBTX, arg *SubscriptionLockParams) (*SubscriptionLockRow, error) {
+	row := db.QueryRow(ctx, SubscriptionLock, arg.Tenant, arg.ID)
+	var i SubscriptionLockRow
+	err := row.Scan(&i.Sid, &i.Delivery)
+	return &i, err
+}
+
+const SubscriptionNoteChange = `-- name: SubscriptionNoteChange :exec
+INSERT INTO subscription_changes (change_id, sid, tenant, from_state, to_state, reason)
+SELECT $1, s.sid, s.tenant, $2, $3, $4
+FROM subscriptions AS s WHERE s.sid = $5
+`
+
+type SubscriptionNoteChangeParams struct {
+	ChangeID  string
+	FromState string
+	ToState   string
+	Reason    *string
+	Sid       int64
+}
+
+func (q *Queries) SubscriptionNoteChange(ctx context.Context, db DBTX, arg *SubscriptionNoteChangeParams) error {
+	_, err := db.Exec(ctx, SubscriptionNoteChange,
+		arg.ChangeID,
+		arg.FromState,
+		arg.ToState,
+		arg.Reason,
+		arg.Sid,
+	)
+	return err
+}
+
 const SubscriptionReserve = `-- name: SubscriptionReserve :one
-INSERT INTO subscriptions (id, tenant, app_id, trigger_key, connection_id, workflow_id, params, host, lifecycle)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'reserved')
+INSERT INTO subscriptions (id, tenant, app_id, trigger_key, connection_id, workflow_id, params, host, lifecycle,
+    surface, source, max_attempts, backoff, openwop, ingest_secret)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'reserved',
+    $9, $10, $11, $12, $13, $14)
 RETURNING sid, version, created_at, updated_at
 `
 
@@ -228,6 +360,12 @@ type SubscriptionReserveParams struct {
 	WorkflowID   string
 	Params       []byte
 	Host         *string
+	Surface      string
+	Source       string
+	MaxAttempts  pgtype.Int2
+	Backoff      *string
+	Openwop      *string
+	IngestSecret []byte
 }
 
 type SubscriptionReserveRow struct {
@@ -247,6 +385,12 @@ func (q *Queries) SubscriptionReserve(ctx context.Context, db DBTX, arg *Subscri
 		arg.WorkflowID,
 		arg.Params,
 		arg.Host,
+		arg.Surface,
+		arg.Source,
+		arg.MaxAttempts,
+		arg.Backoff,
+		arg.Openwop,
+		arg.IngestSecret,
 	)
 	var i SubscriptionReserveRow
 	err := row.Scan(
@@ -259,19 +403,19 @@ func (q *Queries) SubscriptionReserve(ctx context.Context, db DBTX, arg *Subscri
 }
 
 const SubscriptionSetDelivery = `-- name: SubscriptionSetDelivery :one
-UPDATE subscriptions SET delivery = $1, version = version + 1, updated_at = now()
-WHERE tenant = $2 AND id = $3 AND lifecycle = 'live'
-RETURNING sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
+UPDATE subscriptions SET delivery = $1, failures = 0, version = version + 1, updated_at = now()
+WHERE sid = $2
+RETURNING sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
 `
 
 type SubscriptionSetDeliveryParams struct {
 	Delivery string
-	Tenant   string
-	ID       string
+	Sid      int64
 }
 
 func (q *Queries) SubscriptionSetDelivery(ctx context.Context, db DBTX, arg *SubscriptionSetDeliveryParams) (*Subscription, error) {
-	row := db.QueryRow(ctx, SubscriptionSetDelivery, arg.Delivery, arg.Tenant, arg.ID)
+	row := db.QueryRow(ctx, SubscriptionSetDelivery, arg.Delivery, arg.Sid)
 	var i Subscription
 	err := row.Scan(
 		&i.Sid,
@@ -290,6 +434,13 @@ func (q *Queries) SubscriptionSetDelivery(ctx context.Context, db DBTX, arg *Sub
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.EndedAt,
+		&i.Surface,
+		&i.Source,
+		&i.MaxAttempts,
+		&i.Backoff,
+		&i.Failures,
+		&i.Openwop,
+		&i.IngestSecret,
 	)
 	return &i, err
 }
@@ -314,7 +465,8 @@ func (q *Queries) SubscriptionSetHookState(ctx context.Context, db DBTX, arg *Su
 }
 
 const SubscriptionsOfConnection = `-- name: SubscriptionsOfConnection :many
-SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at
+SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
 FROM subscriptions
 WHERE tenant = $1 AND connection_id = $2 AND lifecycle = 'live'
 ORDER BY sid LIMIT $3
@@ -352,6 +504,13 @@ func (q *Queries) SubscriptionsOfConnection(ctx context.Context, db DBTX, arg *S
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.EndedAt,
+			&i.Surface,
+			&i.Source,
+			&i.MaxAttempts,
+			&i.Backoff,
+			&i.Failures,
+			&i.Openwop,
+			&i.IngestSecret,
 		); err != nil {
 			return nil, err
 		}

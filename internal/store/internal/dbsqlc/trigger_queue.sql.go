@@ -8,6 +8,8 @@ package dbsqlc
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const ClaimEvents = `-- name: ClaimEvents :many
@@ -44,8 +46,8 @@ WITH ask AS (
 )
 SELECT p.event_id::text AS event_id, p.sid::bigint AS sid, p.received_at::timestamptz AS received_at, p.attempts::int AS attempts,
     (extract(epoch FROM clock_timestamp() - p.received_at) * 1000000)::bigint AS age_us,
-    s.id AS subscription_id, s.tenant, s.workflow_id, s.app_id, s.trigger_key, s.connection_id,
-    e.source, e.traceparent, (e.normalized IS NULL)::bool AS is_body, coalesce(e.normalized, e.body) AS payload
+    s.id AS subscription_id, s.tenant, s.workflow_id, s.app_id, s.trigger_key, s.connection_id, s.surface, s.max_attempts, s.backoff,
+    e.dedup_key, e.source, e.traceparent, (e.normalized IS NULL)::bool AS is_body, coalesce(e.normalized, e.body) AS payload
 FROM claimed AS c
 JOIN picked AS p ON p.sid = c.sid
 JOIN subscriptions AS s ON s.sid = p.sid
@@ -74,6 +76,10 @@ type ClaimEventsRow struct {
 	AppID          string
 	TriggerKey     string
 	ConnectionID   *string
+	Surface        string
+	MaxAttempts    pgtype.Int2
+	Backoff        *string
+	DedupKey       *string
 	Source         string
 	Traceparent    *string
 	IsBody         bool
@@ -110,6 +116,10 @@ func (q *Queries) ClaimEvents(ctx context.Context, db DBTX, arg *ClaimEventsPara
 			&i.AppID,
 			&i.TriggerKey,
 			&i.ConnectionID,
+			&i.Surface,
+			&i.MaxAttempts,
+			&i.Backoff,
+			&i.DedupKey,
 			&i.Source,
 			&i.Traceparent,
 			&i.IsBody,
@@ -183,38 +193,58 @@ func (q *Queries) ClaimLanes(ctx context.Context, db DBTX, arg *ClaimLanesParams
 }
 
 const ClaimReap = `-- name: ClaimReap :many
-WITH expired AS (
+WITH ask AS (
+    SELECT $1::int AS max_attempts, $2::bigint[] AS waits_ms, $3::bigint AS base_ms, $4::bigint AS ceiling_ms
+), expired AS (
     SELECT c.sid FROM trigger_claims AS c WHERE c.lease_until <= now() ORDER BY c.sid LIMIT 500 FOR UPDATE SKIP LOCKED
 ), dead AS (
     DELETE FROM trigger_claims AS c USING expired AS x WHERE c.sid = x.sid
     RETURNING c.sid, c.owner, c.lease_until, c.event_ids
 ), lost AS (
-    SELECT d.sid, d.owner, d.lease_until, e.event_id, e.received_at, e.tenant, (q.attempts + 1)::smallint AS attempt, s.lifecycle,
-        'att_' || replace(gen_random_uuid()::text, '-', '') AS attempt_id
+    SELECT d.sid, d.owner, d.lease_until, e.event_id, e.received_at, e.tenant, (q.attempts + 1)::smallint AS attempt, s.lifecycle, s.surface,
+        'att_' || replace(gen_random_uuid()::text, '-', '') AS attempt_id, coalesce(s.max_attempts, a.max_attempts) AS max_attempts,
+        CASE s.backoff
+            WHEN 'none' THEN 0
+            WHEN 'fixed' THEN a.base_ms
+            WHEN 'exponential' THEN least(a.base_ms * power(2, q.attempts)::bigint, a.ceiling_ms)
+            ELSE a.waits_ms[q.attempts + 1]
+        END AS wait_ms
     FROM (SELECT x.sid, x.owner, x.lease_until, unnest(x.event_ids) AS event_id FROM dead AS x) AS d
     JOIN trigger_events AS e ON e.event_id = d.event_id
     JOIN trigger_queue AS q ON q.sid = e.sid AND q.received_at = e.received_at AND q.event_id = e.event_id
     JOIN subscriptions AS s ON s.sid = e.sid
+    CROSS JOIN ask AS a
 ), gone AS (
     DELETE FROM trigger_queue AS q USING lost AS l
     WHERE q.sid = l.sid AND q.received_at = l.received_at AND q.event_id = l.event_id
-        AND (l.attempt >= $1::int OR l.lifecycle <> 'live')
+        AND (l.attempt >= l.max_attempts OR l.lifecycle <> 'live')
 ), back AS (
     UPDATE trigger_queue AS q SET attempts = l.attempt,
-        due_at = l.lease_until + ($2::bigint[])[l.attempt] * interval '1 millisecond'
+        due_at = l.lease_until + l.wait_ms * interval '1 millisecond'
     FROM lost AS l
     WHERE q.sid = l.sid AND q.received_at = l.received_at AND q.event_id = l.event_id
-        AND l.attempt < $1::int AND l.lifecycle = 'live'
+        AND l.attempt < l.max_attempts AND l.lifecycle = 'live'
 ), tried AS (
     INSERT INTO trigger_attempts (attempt_id, event_id, sid, tenant, attempt, outcome, error_code, error)
-    SELECT l.attempt_id, l.event_id, l.sid, l.tenant, l.attempt, 'lost', 'lease_lost', 'the dispatcher ' || l.owner || ' did not report back'
+    SELECT l.attempt_id, l.event_id, l.sid, l.tenant, l.attempt,
+        CASE WHEN l.surface = 'openwop' AND l.attempt >= l.max_attempts AND l.lifecycle = 'live' THEN 'dead-lettered' ELSE 'lost' END, 'lease_lost', 'the dispatcher ' || l.owner || ' did not report back'
     FROM lost AS l
 ), ended AS (
     INSERT INTO trigger_deliveries (event_id, sid, tenant, status, attempts, attempt_id, error_code, error)
     SELECT l.event_id, l.sid, l.tenant, CASE WHEN l.lifecycle = 'live' THEN 'failed' ELSE 'ignored' END, l.attempt, l.attempt_id,
         CASE WHEN l.lifecycle = 'live' THEN 'lease_lost' ELSE 'subscription_deleted' END,
         'the dispatcher ' || l.owner || ' did not report back'
-    FROM lost AS l WHERE l.attempt >= $1::int OR l.lifecycle <> 'live'
+    FROM lost AS l WHERE l.attempt >= l.max_attempts OR l.lifecycle <> 'live'
+), moved AS (
+    UPDATE subscriptions AS s SET delivery = 'dead-lettered', version = s.version + 1, updated_at = now()
+    FROM (SELECT x.sid, max(x.attempt_id) AS dead FROM lost AS x WHERE x.attempt >= x.max_attempts GROUP BY x.sid) AS t
+    WHERE s.sid = t.sid AND s.surface = 'openwop' AND s.delivery = 'active' AND s.lifecycle = 'live'
+    RETURNING s.sid, s.tenant, t.dead
+), noted AS (
+    INSERT INTO subscription_changes (change_id, sid, tenant, from_state, to_state, reason, attempt_id, event_id)
+    SELECT 'chg_' || substr(v.dead, 5), v.sid, v.tenant, 'active', 'dead-lettered', 'retry-exhausted', v.dead,
+        (SELECT x.event_id FROM lost AS x WHERE x.attempt_id = v.dead)
+    FROM moved AS v
 )
 SELECT l.event_id::text AS event_id, l.sid::bigint AS sid, l.owner::text AS owner, l.attempt::int AS attempt FROM lost AS l
 `
@@ -222,6 +252,8 @@ SELECT l.event_id::text AS event_id, l.sid::bigint AS sid, l.owner::text AS owne
 type ClaimReapParams struct {
 	MaxAttempts int32
 	WaitsMs     []int64
+	BaseMs      int64
+	CeilingMs   int64
 }
 
 type ClaimReapRow struct {
@@ -234,7 +266,12 @@ type ClaimReapRow struct {
 // Takes claims whose lease has run out. The attempt counts and waits from the
 // end of the lease, so a poison event ends as failed.
 func (q *Queries) ClaimReap(ctx context.Context, db DBTX, arg *ClaimReapParams) ([]*ClaimReapRow, error) {
-	rows, err := db.Query(ctx, ClaimReap, arg.MaxAttempts, arg.WaitsMs)
+	rows, err := db.Query(ctx, ClaimReap,
+		arg.MaxAttempts,
+		arg.WaitsMs,
+		arg.BaseMs,
+		arg.CeilingMs,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -336,6 +373,28 @@ WITH result AS (
     INSERT INTO trigger_attempts (attempt_id, event_id, sid, tenant, attempt, outcome, error_code, error, duration_ms)
     SELECT m.attempt_id, m.event_id, m.sid, m.tenant, m.attempt, m.outcome, m.error_code, m.error, m.duration_ms
     FROM mine AS m WHERE m.outcome IN ('retrying', 'dead-lettered')
+), tally AS (
+    SELECT m.sid, count(*) FILTER (WHERE m.outcome = 'retrying')::int AS failed, bool_or(m.outcome = 'delivered') AS delivered,
+        max(m.attempt_id) FILTER (WHERE m.outcome = 'dead-lettered') AS dead, max(m.attempt_id) AS last, $14::int AS break_after
+    FROM mine AS m JOIN subscriptions AS s ON s.sid = m.sid AND s.surface = 'openwop'
+    GROUP BY m.sid
+), moved AS (
+    -- A sender's refused post never comes here; what does is the engine's word.
+    -- Only an active subscription is moved: an operator's pause stands.
+    UPDATE subscriptions AS s SET
+        failures = CASE WHEN t.delivered THEN t.failed ELSE s.failures + t.failed END,
+        delivery = CASE WHEN t.dead IS NOT NULL THEN 'dead-lettered' WHEN NOT t.delivered AND s.failures + t.failed >= t.break_after THEN 'failed' ELSE s.delivery END,
+        version = s.version + CASE WHEN t.dead IS NOT NULL OR NOT t.delivered AND s.failures + t.failed >= t.break_after THEN 1 ELSE 0 END,
+        updated_at = CASE WHEN t.dead IS NOT NULL OR NOT t.delivered AND s.failures + t.failed >= t.break_after THEN now() ELSE s.updated_at END
+    FROM tally AS t
+    WHERE s.sid = t.sid AND s.delivery = 'active' AND s.lifecycle = 'live' AND (t.dead IS NOT NULL OR t.failed > 0 OR s.failures > 0)
+    RETURNING s.sid, s.tenant, s.delivery, t.dead, t.last
+), noted AS (
+    INSERT INTO subscription_changes (change_id, sid, tenant, from_state, to_state, reason, attempt_id, event_id)
+    SELECT 'chg_' || substr(coalesce(v.dead, v.last), 5), v.sid, v.tenant, 'active', v.delivery,
+        CASE WHEN v.delivery = 'dead-lettered' THEN 'retry-exhausted' END, coalesce(v.dead, v.last),
+        (SELECT m.event_id FROM mine AS m WHERE m.attempt_id = coalesce(v.dead, v.last))
+    FROM moved AS v WHERE v.delivery <> 'active'
 )
 SELECT h.sid FROM held AS h
 `
@@ -354,6 +413,7 @@ type ClaimSettleParams struct {
 	Errors      []string
 	DurationsMs []int32
 	WaitsMs     []int64
+	BreakAfter  int32
 }
 
 // Ends claims: only rows whose claim still has the given token are touched,
@@ -374,6 +434,7 @@ func (q *Queries) ClaimSettle(ctx context.Context, db DBTX, arg *ClaimSettlePara
 		arg.Errors,
 		arg.DurationsMs,
 		arg.WaitsMs,
+		arg.BreakAfter,
 	)
 	if err != nil {
 		return nil, err
@@ -386,6 +447,54 @@ func (q *Queries) ClaimSettle(ctx context.Context, db DBTX, arg *ClaimSettlePara
 			return nil, err
 		}
 		items = append(items, sid)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const OutcomeRing = `-- name: OutcomeRing :exec
+SELECT pg_notify($1::text, '')
+`
+
+// Tells whoever waits for the outcome of an event that there is one.
+func (q *Queries) OutcomeRing(ctx context.Context, db DBTX, channel string) error {
+	_, err := db.Exec(ctx, OutcomeRing, channel)
+	return err
+}
+
+const OutcomesOf = `-- name: OutcomesOf :many
+SELECT d.event_id, d.status, d.run_id, d.attempt_id
+FROM trigger_deliveries AS d WHERE d.event_id = ANY ($1::text[])
+`
+
+type OutcomesOfRow struct {
+	EventID   string
+	Status    string
+	RunID     *string
+	AttemptID *string
+}
+
+// How events ended; those that have not are left out.
+func (q *Queries) OutcomesOf(ctx context.Context, db DBTX, eventIds []string) ([]*OutcomesOfRow, error) {
+	rows, err := db.Query(ctx, OutcomesOf, eventIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*OutcomesOfRow
+	for rows.Next() {
+		var i OutcomesOfRow
+		if err := rows.Scan(
+			&i.EventID,
+			&i.Status,
+			&i.RunID,
+			&i.AttemptID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, &i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

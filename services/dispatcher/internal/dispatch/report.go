@@ -19,7 +19,7 @@ const (
 
 // report writes the one line of an attempt, once it is recorded.
 func (d *Dispatcher) report(o *trigger.Outcome, lost bool) {
-	attempt := o.Event.Attempts + 1
+	wait, again := o.Event.RetryAfter(o.Event.Attempts + 1)
 	switch {
 	case lost && o.AttemptID == "":
 		// Nothing was tried and nothing changed.
@@ -34,8 +34,7 @@ func (d *Dispatcher) report(o *trigger.Outcome, lost bool) {
 		if line := d.log.Check(zap.InfoLevel, "event.dispatched"); line != nil {
 			line.Write(append(fields(o), obs.Status(trigger.StatusDispatched), obs.Run(o.RunID))...)
 		}
-	case o.Err.Retryable && attempt < trigger.MaxAttempts:
-		wait := trigger.RetryWait(attempt)
+	case again && o.Err.Retryable:
 		d.clock.retryIn(wait)
 		d.count(trigger.AttemptRetrying, o)
 		d.log.Warn("event.retry", append(fields(o), obs.Status(trigger.StatusReceived), zap.Int64("wait_ms", wait.Milliseconds()))...)

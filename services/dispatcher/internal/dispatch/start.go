@@ -63,13 +63,14 @@ func (d *Dispatcher) startTogether(ctx context.Context, list []*lane) {
 func (d *Dispatcher) prepare(ctx context.Context, o *trigger.Outcome) (engine.StartRequest, bool) {
 	event := o.Event
 	o.AttemptID, o.Started, o.Unattempted = ident.New(ident.Attempt), time.Now(), false
+	event.AttemptID = o.AttemptID
 	payload, parsed, failure := d.parts.Parser.ParseOutput(ctx, event)
 	if failure != nil {
 		d.fail(ctx, o, *failure)
 		return engine.StartRequest{}, false
 	}
 	return engine.StartRequest{
-		EventID: event.ID, AttemptID: o.AttemptID, Attempt: event.Attempts + 1, Subscription: event.Subscription, SID: event.SID,
+		EventID: event.ID, AttemptID: o.AttemptID, Attempt: event.Attempts + 1, DedupKey: event.DedupKey, Subscription: event.Subscription, SID: event.SID,
 		Tenant: event.Tenant, WorkflowID: event.WorkflowID, Event: payload, Parsed: parsed,
 		ReceivedAt: event.ReceivedAt, Trace: event.Trace,
 	}, true
