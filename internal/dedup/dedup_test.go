@@ -78,6 +78,26 @@ func TestWithoutAKeyNothingIsADuplicate(t *testing.T) {
 	}
 }
 
+func TestSeveralHeadersMakeOneKey(t *testing.T) {
+	t.Parallel()
+
+	const spec = `{"header":["ce-source","ce-id"]}`
+	key := func(source, id string) string {
+		return one(t, spec, `{}`, trigger.Field{Name: "ce-source", Value: source}, trigger.Field{Name: "ce-id", Value: id})
+	}
+	if key("a", "1") == "" || key("a", "1") != key("a", "1") || key("a", "1") == key("b", "1") || key("a", "1") == key("a", "2") {
+		t.Errorf("got %q, %q, %q", key("a", "1"), key("b", "1"), key("a", "2"))
+	}
+	if key("a", "") != "" || key("", "1") != "" {
+		t.Error("half a key is a key")
+	}
+	repeated := one(t, spec, `{}`, trigger.Field{Name: "ce-source", Value: "a"}, trigger.Field{Name: "ce-source", Value: "b"}, trigger.Field{Name: "ce-id", Value: "c"})
+	other := one(t, spec, `{}`, trigger.Field{Name: "ce-source", Value: "a"}, trigger.Field{Name: "ce-id", Value: "b"}, trigger.Field{Name: "ce-id", Value: "c"})
+	if repeated == other {
+		t.Errorf("values run from one header into the next: %q", repeated)
+	}
+}
+
 func TestHeaderNamesAreCaseInsensitive(t *testing.T) {
 	t.Parallel()
 
@@ -151,7 +171,7 @@ func TestWindow(t *testing.T) {
 		{"-48h", 0, 0},
 		{"72", 0, 0},
 	} {
-		e, err := dedup.New(dedup.Spec{Header: "X-Id", Window: c.window}, c.horizon)
+		e, err := dedup.New(dedup.Spec{Header: dedup.Texts{"X-Id"}, Window: c.window}, c.horizon)
 		switch {
 		case c.want == 0 && err == nil:
 			t.Errorf("window %q with horizon %s is taken", c.window, c.horizon)
@@ -169,7 +189,7 @@ func TestParseRefuses(t *testing.T) {
 	for _, spec := range []string{
 		`{}`, `[]`, `"x"`, `null`, `{"header":"A","body":"/b"}`, `{"body":"id"}`, `{"body":[]}`, `{"any":[]}`, `{"nope":1}`,
 		`{"any":[{"any":[{"header":"A"}]}]}`, `{"any":[{"header":"A"}],"header":"B"}`, `{"any":[{"header":"A","window":"48h"}]}`,
-		`{"header":1}`, `{"body":{"x":1}}`, `{"window":"48h"}`,
+		`{"header":1}`, `{"header":""}`, `{"header":[]}`, `{"body":{"x":1}}`, `{"window":"48h"}`,
 	} {
 		if _, err := dedup.Parse(json.RawMessage(spec), 0); err == nil {
 			t.Errorf("%s is taken", spec)

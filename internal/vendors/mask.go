@@ -93,16 +93,22 @@ func maskElement(text, name string) string {
 		if !isElement(tag, name) || strings.HasSuffix(tag, "/") {
 			continue
 		}
-		if stop := strings.IndexByte(text, '<'); stop >= 0 {
-			b.WriteString(redacted)
-			text = text[stop:]
+		// To the closing tag, CDATA and all; without one, to the end.
+		b.WriteString(redacted)
+		stop := strings.Index(text, "</")
+		if stop < 0 {
+			return b.String()
 		}
+		text = text[stop:]
 	}
 	b.WriteString(text)
 	return b.String()
 }
 
 func isElement(tag, name string) bool {
+	if strings.HasPrefix(tag, "/") {
+		return false
+	}
 	if i := strings.IndexAny(tag, " \t\r\n/"); i > 0 {
 		tag = tag[:i]
 	}

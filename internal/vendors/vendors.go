@@ -83,9 +83,11 @@ var aliases = map[string]string{
 	"microsoft-graph": "msgraph", "pubsub": "google-pubsub", "twitter": "x", "whatsapp": "meta", "youtube": "websub",
 }
 
+func sortedAliases() []string { return slices.Sorted(maps.Keys(aliases)) }
+
 const day = 24 * time.Hour
 
-func byHeader(name string) *dedup.Spec { return &dedup.Spec{Header: name} }
+func byHeader(name string) *dedup.Spec { return &dedup.Spec{Header: dedup.Texts{name}} }
 
 func byBody(pointers ...string) *dedup.Spec { return &dedup.Spec{Body: pointers} }
 
@@ -100,9 +102,13 @@ const noIntegrity = "A shared token: it says who calls, not that the body is unc
 var table = map[string]Vendor{
 	"asana": {
 		Title: "Asana", Horizon: day, Load: LoadRefuse, Deadline: 10 * time.Second, MaskHeader: []string{"X-Hook-Secret"},
-		Dedup: byEvent("/resource/gid", "/action", "/created_at"),
-		Note:  "The secret comes with the first call, while the webhook is being created; it is kept, and a later one is refused. Heartbeats start no run.",
-		Docs:  "https://developers.asana.com/docs/webhooks-guide",
+		Dedup: either(
+			dedup.Spec{Event: dedup.Texts{"/resource/gid", "/action", "/created_at", "/change/field"}},
+			dedup.Spec{Event: dedup.Texts{"/resource/gid", "/action", "/created_at", "/parent/gid"}},
+			dedup.Spec{Event: dedup.Texts{"/resource/gid", "/action", "/created_at"}},
+		),
+		Note: "The secret comes with the first call, while the webhook is being created; it is kept, and a later one is refused. Heartbeats start no run.",
+		Docs: "https://developers.asana.com/docs/webhooks-guide",
 	},
 	"bitbucket": {
 		Title: "Bitbucket", Horizon: day, Load: LoadRefuse, Deadline: 10 * time.Second, Dedup: byHeader("X-Request-UUID"),
@@ -119,7 +125,7 @@ var table = map[string]Vendor{
 	},
 	"cloudevents": {
 		Title: "CloudEvents over HTTP", Horizon: day, Load: LoadRefuse, Dedup: either(
-			dedup.Spec{Header: "ce-id"}, dedup.Spec{Event: dedup.Pointers{"/source", "/id"}},
+			dedup.Spec{Header: dedup.Texts{"ce-source", "ce-id"}}, dedup.Spec{Event: dedup.Texts{"/source", "/id"}},
 		),
 		Docs: "https://github.com/cloudevents/spec/blob/main/cloudevents/http-webhook.md",
 	},
@@ -137,7 +143,7 @@ var table = map[string]Vendor{
 	},
 	"discord": {
 		Title: "Discord", Horizon: day, Load: LoadAccept, Deadline: 3 * time.Second, MaskBody: []string{"/token"},
-		Dedup: either(dedup.Spec{Body: dedup.Pointers{"/id"}}, dedup.Spec{Body: dedup.Pointers{"/event/type", "/event/timestamp", "/event/data/user/id"}}),
+		Dedup: either(dedup.Spec{Body: dedup.Texts{"/id"}}, dedup.Spec{Body: dedup.Texts{"/event/type", "/event/timestamp", "/event/data/user/id"}}),
 		Note:  "Probes with bad signatures and demands 401 for them.",
 		Docs:  "https://docs.discord.com/developers/events/webhook-events",
 	},
@@ -158,7 +164,7 @@ var table = map[string]Vendor{
 	},
 	"gitlab": {
 		Title: "GitLab", Horizon: day, Load: LoadAccept, Deadline: 10 * time.Second, Note: noIntegrity + " Turns webhooks off after errors.",
-		Dedup: either(dedup.Spec{Header: "Idempotency-Key"}, dedup.Spec{Header: "X-Gitlab-Event-UUID"}),
+		Dedup: either(dedup.Spec{Header: dedup.Texts{"Idempotency-Key"}}, dedup.Spec{Header: dedup.Texts{"X-Gitlab-Event-UUID"}}),
 		Docs:  "https://docs.gitlab.com/user/project/integrations/webhooks/",
 	},
 	"google-channel": {
@@ -184,7 +190,7 @@ var table = map[string]Vendor{
 	},
 	"mailgun": {
 		Title: "Mailgun", Horizon: day, Load: LoadRefuse, MaskBody: []string{"/signature/signature", "/signature/token", "/signature/0", "/token/0", "/fields/signature/0", "/fields/token/0"},
-		Dedup: either(dedup.Spec{Body: dedup.Pointers{"/signature/token"}}, dedup.Spec{Body: dedup.Pointers{"/token/0"}}, dedup.Spec{Body: dedup.Pointers{"/fields/token/0"}}),
+		Dedup: either(dedup.Spec{Body: dedup.Texts{"/signature/token"}}, dedup.Spec{Body: dedup.Texts{"/token/0"}}, dedup.Spec{Body: dedup.Texts{"/fields/token/0"}}),
 		Note:  "Only the time and a token are signed, not the body. 406 from a hook's response stops its retries.",
 		Docs:  "https://documentation.mailgun.com/docs/mailgun/user-manual/webhooks/securing-webhooks",
 	},
@@ -227,7 +233,11 @@ var table = map[string]Vendor{
 		Docs: "https://paystack.com/docs/payments/webhooks/",
 	},
 	"postmark": {
-		Title: "Postmark", Horizon: day, Load: LoadRefuse, Dedup: either(dedup.Spec{Body: dedup.Pointers{"/RecordType", "/ID"}}, dedup.Spec{Body: dedup.Pointers{"/RecordType", "/MessageID"}}),
+		Title: "Postmark", Horizon: day, Load: LoadRefuse, Dedup: either(
+			dedup.Spec{Body: dedup.Texts{"/RecordType", "/ID"}},
+			dedup.Spec{Body: dedup.Texts{"/RecordType", "/MessageID", "/Recipient", "/DeliveredAt"}},
+			dedup.Spec{Body: dedup.Texts{"/RecordType", "/MessageID", "/Recipient", "/ReceivedAt"}},
+		),
 		Note: "Basic authentication; the secret is user:password. " + noIntegrity,
 		Docs: "https://postmarkapp.com/developer/webhooks/webhooks-overview",
 	},
@@ -268,7 +278,7 @@ var table = map[string]Vendor{
 	},
 	"sns": {
 		Title: "Amazon SNS", Horizon: day, Load: LoadRefuse, Deadline: 15 * time.Second, Body: Body{JSON: true},
-		Dedup:    either(dedup.Spec{Body: dedup.Pointers{"/MessageId"}}, dedup.Spec{Header: "X-Amz-Sns-Message-Id"}),
+		Dedup:    either(dedup.Spec{Body: dedup.Texts{"/MessageId"}}, dedup.Spec{Header: dedup.Texts{"X-Amz-Sns-Message-Id"}}),
 		MaskBody: []string{"/Token", "/SubscribeURL", "/UnsubscribeURL", "/Signature"},
 		Note:     "Any account can have SNS send to a URL: set `topic` to take one topic only. Raw delivery is not signed.",
 		Docs:     "https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html",
@@ -286,7 +296,7 @@ var table = map[string]Vendor{
 		Docs: "https://docs.statsig.com/integrations/event_webhook",
 	},
 	"stripe": {
-		Title: "Stripe", Horizon: 3 * day, Load: LoadRefuse, Dedup: &dedup.Spec{Body: dedup.Pointers{"/id"}, Window: "96h"}, Note: "Promises no order.",
+		Title: "Stripe", Horizon: 3 * day, Load: LoadRefuse, Dedup: &dedup.Spec{Body: dedup.Texts{"/id"}, Window: "96h"}, Note: "Promises no order.",
 		Docs: "https://docs.stripe.com/webhooks/signature",
 	},
 	"surveymonkey": {
@@ -296,7 +306,7 @@ var table = map[string]Vendor{
 	},
 	"svix": {
 		Title: "Svix", Horizon: 28 * time.Hour, Load: LoadRefuse, Deadline: 15 * time.Second,
-		Dedup: either(dedup.Spec{Header: "svix-id"}, dedup.Spec{Header: "webhook-id"}),
+		Dedup: either(dedup.Spec{Header: dedup.Texts{"svix-id"}}, dedup.Spec{Header: dedup.Texts{"webhook-id"}}),
 		Docs:  "https://docs.svix.com/receiving/verifying-payloads/how",
 	},
 	"telegram": {
@@ -311,9 +321,10 @@ var table = map[string]Vendor{
 	"twilio": {
 		Title: "Twilio", Horizon: day, Load: LoadAccept, Deadline: 15 * time.Second,
 		Dedup: either(
-			dedup.Spec{Header: "I-Twilio-Idempotency-Token"},
-			dedup.Spec{Body: dedup.Pointers{"/MessageSid/0", "/MessageStatus/0"}}, dedup.Spec{Body: dedup.Pointers{"/MessageSid/0", "/SmsStatus/0"}},
-			dedup.Spec{Body: dedup.Pointers{"/CallSid/0", "/CallStatus/0"}},
+			dedup.Spec{Header: dedup.Texts{"I-Twilio-Idempotency-Token"}},
+			dedup.Spec{Body: dedup.Texts{"/MessageSid/0", "/MessageStatus/0"}}, dedup.Spec{Body: dedup.Texts{"/MessageSid/0", "/SmsStatus/0"}},
+			// A call's flow has the same status many times; only status callbacks are numbered.
+			dedup.Spec{Body: dedup.Texts{"/CallSid/0", "/CallStatus/0", "/SequenceNumber/0"}},
 		),
 		Note: "Signs the URL: HOST_URL must be what Twilio calls. Errors go to the fallback URL.",
 		Docs: "https://www.twilio.com/docs/usage/webhooks/webhooks-security",
