@@ -17,7 +17,12 @@ INSERT INTO connections AS c (tenant, connection_id, app_id, auth, state, owner,
 SELECT a.tenant, a.connection_id, a.app_id, a.auth, a.state, a.owner, a.label, a.target, a.display, a.credential, a.expires_at FROM ask AS a
 ON CONFLICT (tenant, connection_id) DO UPDATE SET auth = excluded.auth, state = excluded.state, owner = excluded.owner, label = excluded.label,
     target = excluded.target, display = excluded.display, credential = coalesce(excluded.credential, c.credential),
-    expires_at = excluded.expires_at, version = c.version + 1, refresh_token = NULL, refresh_until = NULL, error = '', updated_at = now()
+    expires_at = CASE WHEN excluded.credential IS NULL THEN coalesce(excluded.expires_at, c.expires_at) ELSE excluded.expires_at END,
+    -- A refresh under way goes on, unless the credential that it refreshes is gone.
+    refresh_token = CASE WHEN excluded.credential IS NULL THEN c.refresh_token END,
+    refresh_until = CASE WHEN excluded.credential IS NULL THEN c.refresh_until END,
+    error = CASE WHEN excluded.credential IS NULL THEN c.error ELSE '' END,
+    version = c.version + 1, updated_at = now()
 WHERE c.app_id = excluded.app_id
 RETURNING version;
 

@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	// Rules. None of them knows how anything is stored, sent or received.
 	"internal/apikey":      {"internal/secret"},
 	"internal/config":      {"internal/secret"},
+	"internal/connection":  {"internal/hook", "internal/ident", "internal/trigger"},
 	"internal/dedup":       {"internal/jsonpointer", "internal/trigger"},
 	"internal/explain":     {"internal/trigger"},
 	"internal/handshake":   {"internal/jsonpointer", "internal/secret", "internal/trigger", "internal/verify"},

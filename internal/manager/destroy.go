@@ -22,6 +22,18 @@ func (m *TriggerManager) UnsubscribeWorkflow(ctx context.Context, tenant, workfl
 	})
 }
 
+// DeleteConnection destroys the subscriptions that use a connection, while their
+// hooks still have it, and then forgets it with its credential (RFC §Destroy).
+func (m *TriggerManager) DeleteConnection(ctx context.Context, tenant, id string) (int, error) {
+	n, err := m.destroy(ctx, tenant, func() ([]*trigger.Subscription, error) {
+		return m.store.SubscriptionsOfConnection(ctx, tenant, id, trigger.MaxPage)
+	})
+	if err != nil {
+		return n, err
+	}
+	return n, m.store.DeleteConnection(context.WithoutCancel(ctx), tenant, id)
+}
+
 // destroy unsubscribes until there is nothing left: what is subscribed meanwhile
 // goes, too.
 func (m *TriggerManager) destroy(ctx context.Context, tenant string, dependents func() ([]*trigger.Subscription, error)) (n int, err error) {

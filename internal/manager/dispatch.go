@@ -33,13 +33,15 @@ func (m *TriggerManager) ParseOutput(ctx context.Context, event *trigger.Pending
 	if err != nil {
 		return nil, false, &trigger.StepError{Code: "database_unavailable", Message: err.Error(), Phase: "resolution", Retryable: true}
 	}
-	result, err := m.hooks.Invoke(ctx, hook.Call{
-		App: appRef(def, event.Tenant), Hook: def.Key + "/" + trigger.HookParseOutput, Limits: m.limits, RawBody: body,
-		Input: object("call", call, "normalized", event.Normalized, "subscriptionId", quote(event.Subscription.Reveal())),
+	result, err := m.invoke(ctx, def, event.Tenant, event.ConnectionID, trigger.HookParseOutput, hook.Call{
+		RawBody: body,
+		Input:   object("call", call, "normalized", event.Normalized, "subscriptionId", quote(event.Subscription.Reveal())),
 	})
 	if err != nil {
 		failure, _ = stepError(err, "output")
-		failure.Retryable = true
+		// What is wrong with a connection does not mend itself (w6w contract §6:
+		// “phase auth never retried”), but for a refresh that failed this time.
+		failure.Retryable = failure.Phase != "auth" || failure.Code == hook.CodeConnectionBroken
 		return nil, false, failure
 	}
 	return result.Output, true, nil
@@ -72,6 +74,9 @@ func appRef(def *trigger.Definition, tenant string) hook.AppRef {
 // stack.
 func stepError(err error, phase string) (step *trigger.StepError, stack string) {
 	var e *hook.Error
+	if errors.Is(err, trigger.ErrUnavailable) {
+		return &trigger.StepError{Code: "database_unavailable", Message: err.Error(), Phase: phase}, ""
+	}
 	if !errors.As(err, &e) {
 		return &trigger.StepError{Code: hook.CodeWorkerLost, Message: err.Error(), Phase: phase}, ""
 	}

@@ -75,9 +75,12 @@ func (m *TriggerManager) parse(ctx context.Context, record *trigger.CallRecord) 
 		record.Events = []trigger.EventRecord{{Normalized: triggercall.BodyEvent(record.Call)}}
 		return nil, nil
 	}
-	result, err := m.hooks.Invoke(ctx, m.handleIngest(def, record))
+	result, err := m.invoke(ctx, def, s.Tenant, s.ConnectionID, trigger.HookHandleIngest, m.handleIngest(record))
 	if hook.CodeOf(err) == hook.CodeOverloaded {
 		return nil, trigger.ErrBackPressure
+	}
+	if errors.Is(err, trigger.ErrUnavailable) {
+		return nil, err
 	}
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err() // the caller has gone; nothing was promised
@@ -89,14 +92,14 @@ func (m *TriggerManager) parse(ctx context.Context, record *trigger.CallRecord) 
 	return readEvents(record, result.Output), nil
 }
 
-func (m *TriggerManager) handleIngest(def *trigger.Definition, record *trigger.CallRecord) hook.Call {
+func (m *TriggerManager) handleIngest(record *trigger.CallRecord) hook.Call {
 	s := record.Subscription
 	body := record.Call.Body
 	if body == nil {
 		body = []byte{}
 	}
 	return hook.Call{
-		App: appRef(def, s.Tenant), Hook: def.Key + "/" + trigger.HookHandleIngest, RawBody: body, Limits: m.limits,
+		RawBody: body,
 		Input: object(
 			"raw", triggercall.HookView(record.Call, m.hostURL),
 			"params", orNull(s.Params), "state", orNull(s.State), "subscriptionId", quote(s.ID.Reveal()),

@@ -20,6 +20,8 @@ type Config struct {
 	Apps      Apps
 	Hooks     Hooks
 	Workflows Workflows
+	// Connections may be nil on a host that keeps none.
+	Connections Connections
 	// HostURL is the public origin, without a slash at its end.
 	HostURL string
 	// HookTimeout bounds one hook call; 0 means 30 s.
@@ -38,8 +40,10 @@ type TriggerManager struct {
 	hooks     Hooks
 	workflows Workflows
 	hostURL   string
-	limits    hook.Limits
-	log       *zap.Logger
+
+	connections Connections
+	limits      hook.Limits
+	log         *zap.Logger
 
 	pollDefault, pollFloor time.Duration
 }
@@ -58,7 +62,11 @@ func New(cfg Config) *TriggerManager {
 	if cfg.PollFloor == 0 {
 		cfg.PollFloor = 10 * time.Second
 	}
+	if cfg.Connections == nil {
+		cfg.Connections = noConnections{}
+	}
 	return &TriggerManager{
+		connections: cfg.Connections,
 		pollDefault: cfg.PollInterval, pollFloor: cfg.PollFloor,
 		store: cfg.Store, apps: cfg.Apps, hooks: cfg.Hooks, workflows: cfg.Workflows,
 		hostURL: strings.TrimRight(cfg.HostURL, "/"), limits: hook.Limits{Wall: cfg.HookTimeout}, log: cfg.Log,

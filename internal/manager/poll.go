@@ -59,8 +59,7 @@ func (m *TriggerManager) poll(ctx context.Context, poll *trigger.DuePoll) (int, 
 	if err != nil {
 		return 0, &trigger.StepError{Code: codeOf(err), Message: "the app or its trigger is not loaded", Phase: "resolution"}
 	}
-	result, err := m.hooks.Invoke(ctx, hook.Call{
-		App: appRef(def, s.Tenant), Hook: def.Key + "/" + trigger.HookPoll, Limits: m.limits,
+	result, err := m.invoke(ctx, def, s.Tenant, s.ConnectionID, trigger.HookPoll, hook.Call{
 		Input: object("params", orNull(s.Params), "state", orNull(s.State), "subscriptionId", quote(s.ID.Reveal())),
 	})
 	if err != nil {

@@ -32,6 +32,12 @@ type Store interface {
 	Subscription(ctx context.Context, tenant string, id trigger.SubscriptionID) (*trigger.Subscription, error)
 	// SubscriptionsForWorkflow lists the tenant's live rows; workflow "" is all.
 	SubscriptionsForWorkflow(ctx context.Context, tenant, workflow string, page trigger.Page) ([]*trigger.Subscription, string, error)
+	// SubscriptionsOfConnection lists live rows of the tenant that use a
+	// connection.
+	SubscriptionsOfConnection(ctx context.Context, tenant, id string, limit int) ([]*trigger.Subscription, error)
+	// DeleteConnection forgets a connection; ErrUnknownConnection when there is
+	// none.
+	DeleteConnection(ctx context.Context, tenant, id string) error
 	// SaveCall commits a call with its events, many callers per transaction.
 	// It returns after the commit. ErrConflict means the subscription changed
 	// since it was read: read it again and decide anew.

@@ -70,8 +70,8 @@ func (m *TriggerManager) resolve(ctx context.Context, tenant string, def *trigge
 	if request.WorkflowID == "" {
 		return nil, &trigger.InvalidError{Code: "invalid_body", Message: "workflowId is required"}
 	}
-	if def.RequiresAuth && request.ConnectionID == "" {
-		return nil, &trigger.InvalidError{Code: "connection_required", Message: "this trigger needs a connection of its app: give connectionId"}
+	if err := m.checkConnection(ctx, tenant, def, request.ConnectionID); err != nil {
+		return nil, err
 	}
 	resolved, err := params.ResolveWith(ctx, def.Params, request.Params, nil)
 	if err != nil {
@@ -122,8 +122,7 @@ func (m *TriggerManager) onSubscribe(ctx context.Context, def *trigger.Definitio
 		return nil, nil
 	}
 	callback, host := quote(m.CallbackURL(s.ID)), quote(m.hostURL)
-	result, err := m.hooks.Invoke(ctx, hook.Call{
-		App: appRef(def, s.Tenant), Hook: def.Key + "/" + trigger.HookOnSubscribe, Limits: m.limits,
+	result, err := m.invoke(ctx, def, s.Tenant, s.ConnectionID, trigger.HookOnSubscribe, hook.Call{
 		Input: object(
 			"params", orNull(s.Params), "subscriptionId", quote(s.ID.Reveal()),
 			// The flat fields are what apps use; hostContext is the RFC's (DESIGN §6).
@@ -131,6 +130,9 @@ func (m *TriggerManager) onSubscribe(ctx context.Context, def *trigger.Definitio
 			"hostContext", object("callbackUrl", callback, "hostUrl", host),
 		),
 	})
+	if errors.Is(err, trigger.ErrUnavailable) {
+		return nil, err
+	}
 	if err != nil {
 		step, _ := stepError(err, "execute")
 		return nil, &HookFailedError{Hook: trigger.HookOnSubscribe, Err: step}
@@ -161,8 +163,7 @@ func (m *TriggerManager) onUnsubscribe(ctx context.Context, def *trigger.Definit
 	if !def.Has(trigger.HookOnUnsubscribe) {
 		return nil
 	}
-	_, err := m.hooks.Invoke(ctx, hook.Call{
-		App: appRef(def, s.Tenant), Hook: def.Key + "/" + trigger.HookOnUnsubscribe, Limits: m.limits,
+	_, err := m.invoke(ctx, def, s.Tenant, s.ConnectionID, trigger.HookOnUnsubscribe, hook.Call{
 		Input: object("params", orNull(s.Params), "state", orNull(s.State), "subscriptionId", quote(s.ID.Reveal())),
 	})
 	return err

@@ -156,6 +156,11 @@ func (a *artifact) description() (*hook.Description, error) {
 		definition.Auth = append(definition.Auth, orNull(method.Auth))
 	}
 	var hooks []string
+	for _, method := range a.Auth {
+		for _, name := range method.Hooks {
+			hooks = append(hooks, "auth:"+authKey(objectOf(method.Auth))+"/"+name)
+		}
+	}
 	for _, t := range a.Triggers {
 		definition.Triggers = append(definition.Triggers, orNull(t.Trigger))
 		var key struct {

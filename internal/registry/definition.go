@@ -109,6 +109,30 @@ func (d *declaration) triggers(s *source, app *trigger.App, hooks []string) ([]*
 	return list, nil
 }
 
+// auth assembles the app's auth methods with the hooks that each has.
+func (d *declaration) auth(hooks []string) []trigger.AuthMethod {
+	var list []trigger.AuthMethod
+	for _, declared := range d.Auth {
+		method := trigger.AuthMethod{Key: authKey(declared), Type: textOf(declared["type"]), Hooks: map[string]bool{}}
+		for _, name := range hooks {
+			if kind, ok := strings.CutPrefix(name, "auth:"+method.Key+"/"); ok {
+				method.Hooks[kind] = true
+			}
+		}
+		list = append(list, method)
+	}
+	return list
+}
+
+// authKey names an auth method: one without a key goes by its type, as in the
+// sandbox.
+func authKey(declared fields) string {
+	if key := textOf(declared["key"]); key != "" {
+		return key
+	}
+	return textOf(declared["type"])
+}
+
 func definition(app *trigger.App, declared fields, key string, hooks []string) *trigger.Definition {
 	def := &trigger.Definition{
 		AppID: app.ID, AppVersion: app.Hash, Key: key,

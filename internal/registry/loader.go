@@ -109,7 +109,7 @@ func (l *loader) fill(ctx context.Context, out *loaded) error {
 	if err := declared.check(); err != nil {
 		return err
 	}
-	app.HasAuth = len(declared.Auth) > 0
+	app.HasAuth, app.Auth = len(declared.Auth) > 0, declared.auth(description.Hooks)
 	if app.Triggers, err = declared.triggers(out.source, app, description.Hooks); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsin-dev/tocsin/internal/bell"
+	"github.com/tocsin-dev/tocsin/internal/connection"
 	"github.com/tocsin-dev/tocsin/internal/egress"
 	"github.com/tocsin-dev/tocsin/internal/engine"
 	"github.com/tocsin-dev/tocsin/internal/engine/open"
@@ -100,13 +101,15 @@ func run(ctx context.Context, cfg *config.Config, instance string, log *zap.Logg
 	health.Add("database", ledger.Ping)
 	health.Add("schema", ledger.CheckSchema)
 
-	hooks, err := startHooks(cfg, log) //nolint:contextcheck // the pool ends with Close, after the last call
+	connections := connection.New(ledger, cfg.Hook.Timeout, log)
+	hooks, err := startHooks(cfg, connections, log) //nolint:contextcheck // the pool ends with Close, after the last call
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, hooks.Close()) }()
 
 	apps := registry.New(registry.Config{Dir: cfg.AppsDir, Bundler: registry.Bundles{}, Runtime: hooks, States: ledger, Log: log})
+	connections.Use(apps)
 	if err := apps.Reload(ctx); err != nil {
 		return fmt.Errorf("load apps: %w", err)
 	}
@@ -120,7 +123,7 @@ func run(ctx context.Context, cfg *config.Config, instance string, log *zap.Logg
 	defer func() { err = errors.Join(err, runs.Close()) }()
 
 	triggers := manager.New(manager.Config{
-		Store: ledger, Apps: apps, Hooks: apps, Workflows: runs, HostURL: cfg.HostURL, HookTimeout: cfg.Hook.Timeout, Log: log,
+		Store: ledger, Apps: apps, Hooks: apps, Workflows: runs, Connections: connections, HostURL: cfg.HostURL, HookTimeout: cfg.Hook.Timeout, Log: log,
 	})
 	listener := newListener(cfg, metrics, log)
 	dispatcher, err := newDispatcher(cfg, instance, parts{ledger, triggers, runs, apps, listener}, metrics, log)
@@ -174,9 +177,9 @@ func openLedger(ctx context.Context, cfg *config.Config, log *zap.Logger) (*stor
 }
 
 // startHooks starts the sandbox and what it may ask of the outside.
-func startHooks(cfg *config.Config, log *zap.Logger) (*workerpool.Pool, error) {
+func startHooks(cfg *config.Config, connections *connection.Keeper, log *zap.Logger) (*workerpool.Pool, error) {
 	return workerpool.New(workerpool.Options{
-		Host:   egress.NewHost(egress.Options{AllowPrivate: cfg.AllowPrivateEgress, Log: log}),
+		Host:   egress.NewHost(egress.Options{AllowPrivate: cfg.AllowPrivateEgress, Sign: connections.Sign, Log: log}),
 		Log:    log,
 		Limits: hook.Limits{Wall: cfg.Hook.Timeout, MemBytes: cfg.Hook.MemoryBytes(), MaxIn: maxHookInput(cfg.MaxBody)},
 	})

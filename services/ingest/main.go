@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tocsin-dev/tocsin/internal/apikey"
+	"github.com/tocsin-dev/tocsin/internal/connection"
 	"github.com/tocsin-dev/tocsin/internal/egress"
 	"github.com/tocsin-dev/tocsin/internal/engine/open"
 	"github.com/tocsin-dev/tocsin/internal/hook"
@@ -95,7 +96,8 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	health.Add("database", ledger.Ping)
 	health.Add("schema", ledger.CheckSchema)
 
-	hooks, err := startHooks(cfg, log) //nolint:contextcheck // the pool ends with Close, after the last call
+	connections := connection.New(ledger, cfg.Hook.Timeout, log)
+	hooks, err := startHooks(cfg, connections, log) //nolint:contextcheck // the pool ends with Close, after the last call
 	if err != nil {
 		return err
 	}
@@ -103,6 +105,7 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	observeHooks(metrics, hooks)
 
 	apps := registry.New(registry.Config{Dir: cfg.AppsDir, Bundler: registry.Bundles{}, Runtime: hooks, States: ledger, Log: log})
+	connections.Use(apps)
 	if err := apps.Reload(ctx); err != nil {
 		return fmt.Errorf("load apps: %w", err)
 	}
@@ -115,7 +118,7 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	defer func() { err = errors.Join(err, runs.Close()) }()
 
 	triggers := manager.New(manager.Config{
-		Store: ledger, Apps: apps, Hooks: apps, Workflows: runs, HostURL: cfg.HostURL, HookTimeout: cfg.Hook.Timeout, Log: log,
+		Store: ledger, Apps: apps, Hooks: apps, Workflows: runs, Connections: connections, HostURL: cfg.HostURL, HookTimeout: cfg.Hook.Timeout, Log: log,
 	})
 	public := webhook.New(webhook.Config{Ingester: triggers, MaxBody: cfg.MaxBody, Log: log, Metrics: metrics})
 	polls := &poll.Adapter{Manager: triggers, Log: log}
@@ -173,9 +176,9 @@ func openLedger(ctx context.Context, cfg *config.Config, log *zap.Logger) (*stor
 }
 
 // startHooks starts the sandbox and what it may ask of the outside.
-func startHooks(cfg *config.Config, log *zap.Logger) (*workerpool.Pool, error) {
+func startHooks(cfg *config.Config, connections *connection.Keeper, log *zap.Logger) (*workerpool.Pool, error) {
 	return workerpool.New(workerpool.Options{
-		Host:   egress.NewHost(egress.Options{AllowPrivate: cfg.AllowPrivateEgress, Log: log}),
+		Host:   egress.NewHost(egress.Options{AllowPrivate: cfg.AllowPrivateEgress, Sign: connections.Sign, Log: log}),
 		Log:    log,
 		Limits: hook.Limits{Wall: cfg.Hook.Timeout, MemBytes: cfg.Hook.MemoryBytes(), MaxIn: maxHookInput(cfg.MaxBody)},
 	})

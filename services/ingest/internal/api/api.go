@@ -32,6 +32,7 @@ type Manager interface {
 	Ingest(ctx context.Context, id trigger.SubscriptionID, call *trigger.Call) (trigger.IngestResult, error)
 	Reingest(ctx context.Context, tenant, eventID string) (trigger.IngestResult, error)
 	UnsubscribeWorkflow(ctx context.Context, tenant, workflowID string) (int, error)
+	DeleteConnection(ctx context.Context, tenant, id string) (int, error)
 	CallbackURL(id trigger.SubscriptionID) string
 }
 
@@ -42,6 +43,8 @@ type Ledger interface {
 	Requeue(ctx context.Context, tenant, eventID string) error
 	SetAppState(ctx context.Context, appID string, state trigger.AppState) error
 	RequestReload(ctx context.Context) error
+	Connection(ctx context.Context, tenant, id string) (*trigger.Connection, error)
+	PutConnection(ctx context.Context, c *trigger.Connection) (created bool, err error)
 	Run(ctx context.Context, tenant, runID string) (*trigger.Run, error)
 	RunsOfWorkflow(ctx context.Context, tenant, workflowID string, page trigger.Page) ([]trigger.Run, string, error)
 }
@@ -121,6 +124,10 @@ func (a *API) routes() []route {
 		{http.MethodGet, "/apps/:id/triggers", apikey.AppsRead, a.listTriggers},
 		{http.MethodPatch, "/apps/:id", apikey.AppsWrite, a.changeApp},
 		{http.MethodPost, "/apps/reload", apikey.AppsWrite, a.reloadApps},
+
+		{http.MethodGet, "/connections/:id", apikey.ConnectionsRead, a.getConnection},
+		{http.MethodPut, "/connections/:id", apikey.ConnectionsWrite, a.putConnection},
+		{http.MethodDelete, "/connections/:id", apikey.ConnectionsWrite, a.deleteConnection},
 
 		{http.MethodDelete, "/workflows/:id", apikey.SubscriptionsWrite, a.deleteWorkflow},
 

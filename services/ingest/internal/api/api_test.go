@@ -49,6 +49,7 @@ type world struct {
 	states    map[string]trigger.AppState
 	reloads   int
 	destroyed []string
+	put       []*trigger.Connection
 }
 
 func (w *world) Subscribe(_ context.Context, tenant string, r manager.SubscribeRequest) (*trigger.Subscription, error) {
@@ -154,6 +155,30 @@ func (w *world) UnsubscribeWorkflow(_ context.Context, tenant, workflow string) 
 	return 2, w.err
 }
 
+func (w *world) DeleteConnection(ctx context.Context, tenant, id string) (int, error) {
+	if _, err := w.Connection(ctx, tenant, id); err != nil {
+		return 0, err
+	}
+	return w.UnsubscribeWorkflow(ctx, tenant, id)
+}
+
+func (w *world) Connection(_ context.Context, tenant, id string) (*trigger.Connection, error) {
+	if tenant != "acme" || id != "conn_1" {
+		return nil, trigger.ErrUnknownConnection
+	}
+	return &trigger.Connection{
+		ID: id, Tenant: tenant, AppID: "io.w6w.slack", Auth: "bot", State: trigger.ConnectionConnected, Display: json.RawMessage(`{"team":"T1"}`),
+		Credential: trigger.Credential(`{"accessToken":"CANARY"}`), CreatedAt: when, UpdatedAt: when,
+	}, nil
+}
+
+func (w *world) PutConnection(_ context.Context, c *trigger.Connection) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.put = append(w.put, c)
+	return len(w.put) == 1, w.err
+}
+
 func (w *world) SetAppState(_ context.Context, app string, state trigger.AppState) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,7 +214,7 @@ func (apps) Refresh(context.Context) error { return nil }
 func (apps) Reload(context.Context) error { return nil }
 
 func (apps) app() *trigger.App {
-	return &trigger.App{ID: "io.w6w.slack", Version: "1.0.0", Hash: "abc", Title: "Slack", Triggers: []*trigger.Definition{apps{}.definition()}}
+	return &trigger.App{ID: "io.w6w.slack", Auth: []trigger.AuthMethod{{Key: "bot"}}, Version: "1.0.0", Hash: "abc", Title: "Slack", Triggers: []*trigger.Definition{apps{}.definition()}}
 }
 
 func (apps) definition() *trigger.Definition {
@@ -318,7 +343,9 @@ const (
 		`"dispatchedAt":"2026-07-03T07:00:05.123Z","runId":"run_1"`
 	triggersJSON = `[{"key":"new-message","title":"New Message","type":"webhook","requiresAuth":true,` +
 		`"params":[{"key":"channelId","type":"string"},{"key":"signing","type":"secret"}],"sample":{"id":"1"}}]`
-	appJSON = `{"id":"io.w6w.slack","title":"Slack","version":"1.0.0","state":"active","hasAuth":false,"triggerCount":1}`
+	appJSON        = `{"id":"io.w6w.slack","title":"Slack","version":"1.0.0","state":"active","hasAuth":false,"triggerCount":1}`
+	connectionJSON = `{"connection":{"id":"conn_1","app":"io.w6w.slack","auth":"bot","state":"connected","display":{"team":"T1"},"hasCredential":true,` +
+		`"expiresAt":null,"lastRefreshedAt":null,"createdAt":"2026-07-03T07:00:00.123Z","updatedAt":"2026-07-03T07:00:00.123Z"}}`
 	runLine = `"runId":"run_1","status":"succeeded","trigger":"webhook","startedAt":"2026-07-03T07:00:00.123Z","finishedAt":null,"eventId":"evt_1"`
 )
 
@@ -353,6 +380,10 @@ func TestAnswersHaveTheHostedClientsShapes(t *testing.T) {
 		{"POST /trigger-events/evt_1/reingest", "", 200, `{"eventIds":["evt_2"],"status":"received"}`},
 		{"PATCH /apps/io.w6w.slack", `{"state":"disabled"}`, 200, `{"app":` + appJSON + `}`},
 		{"POST /apps/reload", "", 200, `{"apps":[` + appJSON + `]}`},
+		{"PUT /connections/conn_1", `{"app":"io.w6w.slack","auth":"bot","credential":{"accessToken":"CANARY"},"display":null}`, 201, connectionJSON},
+		{"PUT /connections/conn_1", `{"app":"io.w6w.slack","auth":"bot","label":"L","expiresAt":"2026-07-03T09:00:00+02:00"}`, 200, connectionJSON},
+		{"GET /connections/conn_1", "", 200, connectionJSON},
+		{"DELETE /connections/conn_1", "", 200, `{"ok":true,"subscriptions":2}`},
 		{"DELETE /workflows/wf_1", "", 200, `{"ok":true,"subscriptions":2}`},
 		{"GET /apps", "", 200, `{"apps":[` + appJSON + `]}`},
 		{"GET /apps/io.w6w.slack", "", 200, `{"app":` + appJSON + `,"actions":[],"triggers":` + triggersJSON + `,"version":"1.0.0","digest":"abc"}`},
@@ -374,8 +405,13 @@ func TestAnswersHaveTheHostedClientsShapes(t *testing.T) {
 	if diff := cmp.Diff([]manager.SubscribeRequest{{AppID: "io.w6w.slack", TriggerKey: "new-message", WorkflowID: "wf_1", Params: json.RawMessage(`{"a":1}`)}}, s.requested); diff != "" {
 		t.Errorf("subscribe (-want +got):\n%s", diff)
 	}
-	if s.states["io.w6w.slack"] != trigger.AppDisabled || s.reloads != 1 || cmp.Diff([]string{"acme wf_1"}, s.destroyed) != "" {
+	if s.states["io.w6w.slack"] != trigger.AppDisabled || s.reloads != 1 || cmp.Diff([]string{"acme conn_1", "acme wf_1"}, s.destroyed) != "" {
 		t.Errorf("states %v, %d reloads, destroyed %v", s.states, s.reloads, s.destroyed)
+	}
+	if first, second := s.put[0], s.put[1]; first.Tenant != "acme" || first.State != trigger.ConnectionConnected || first.Display != nil ||
+		string(first.Credential.Reveal()) != `{"accessToken":"CANARY"}` || second.Credential != nil || second.State != trigger.ConnectionConnected ||
+		second.ExpiresAt == nil || second.Label != "L" {
+		t.Errorf("put %+v and %+v", first, second)
 	}
 	if diff := cmp.Diff([]string{"", "wf_1"}, s.workflows); diff != "" {
 		t.Errorf("workflows listed (-want +got):\n%s", diff)
@@ -402,6 +438,9 @@ func TestEveryRouteNeedsAKeyWithItsScope(t *testing.T) {
 		"PATCH /apps/a":                         "apps:write",
 		"POST /apps/reload":                     "apps:write",
 		"DELETE /workflows/w":                   "subscriptions:write",
+		"GET /connections/c":                    "connections:read",
+		"PUT /connections/c":                    "connections:write",
+		"DELETE /connections/c":                 "connections:write",
 		"GET /apps":                             "apps:read",
 		"GET /apps/a":                           "apps:read",
 		"GET /apps/a/triggers":                  "apps:read",
@@ -440,10 +479,11 @@ func TestAnotherTenantsObjectsDoNotExist(t *testing.T) {
 	for _, request := range []string{
 		"GET /subscriptions/" + subID, "PATCH /subscriptions/" + subID, "DELETE /subscriptions/" + subID, "POST /subscriptions/" + subID + "/test",
 		"GET /subscriptions/" + subID + "/events", "GET /trigger-events/evt_1", "GET /trigger-events/evt_1/raw", "POST /trigger-events/evt_1/requeue", "POST /trigger-events/evt_1/reingest", "GET /runs/run_1",
+		"GET /connections/conn_1", "DELETE /connections/conn_1",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		theirs := s.ask(t, "other/admin", method, path, `{"enabled":false}`)
-		missing := s.ask(t, "acme/admin", method, strings.NewReplacer(subID, "sub_x", "evt_1", "evt_x", "run_1", "run_x").Replace(path), `{"enabled":false}`)
+		missing := s.ask(t, "acme/admin", method, strings.NewReplacer(subID, "sub_x", "evt_1", "evt_x", "run_1", "run_x", "conn_1", "conn_x").Replace(path), `{"enabled":false}`)
 		if theirs.status != 404 || theirs.body != missing.body || missing.status != 404 {
 			t.Errorf("%s: %d %s, of a missing one: %d %s", request, theirs.status, theirs.body, missing.status, missing.body)
 		}
@@ -477,6 +517,9 @@ func TestErrorsHaveTheirStatusAndCode(t *testing.T) {
 			`{"error":{"code":"hook_threw","message":"onSubscribe: no"}}`,
 		},
 		"not reingestable": {"POST /trigger-events/evt_1/reingest", "", trigger.ErrNotReingestable, 409, `{"error":{"code":"not_requeueable","message":"only a call whose handleIngest failed, of a subscription that is still there, can be ingested again"}}`},
+		"no such auth":     {"PUT /connections/c", `{"app":"io.w6w.slack","auth":"x"}`, nil, 400, `{"error":{"code":"invalid_body","message":"auth must be the key of one of the app's auth methods"}}`},
+		"no such app":      {"PUT /connections/c", `{"app":"x"}`, nil, 404, `{"error":{"code":"unknown_app","message":"there is no such app"}}`},
+		"another's id":     {"PUT /connections/c", `{"app":"io.w6w.slack"}`, trigger.ErrConflict, 409, `{"error":{"code":"conflict","message":"the object changed meanwhile; read it again"}}`},
 		"no such state":    {"PATCH /apps/io.w6w.slack", `{"state":"off"}`, nil, 400, `{"error":{"code":"invalid_body","message":"state must be active, disabled or archived"}}`},
 		"no app to change": {"PATCH /apps/none", `{"state":"active"}`, nil, 404, `{"error":{"code":"unknown_app","message":"there is no such app"}}`},
 		"no database":      {create, good, fmt.Errorf("x: %w", trigger.ErrUnavailable), 503, `{"error":{"code":"unavailable","message":"the database or the engine cannot be asked now; try again"}}`},

@@ -74,6 +74,8 @@ func meaningOf(err error) (int, errorJSON) {
 		return http.StatusNotFound, errorJSON{Code: "unknown_event", Message: "there is no such event"}
 	case errors.Is(err, trigger.ErrUnknownRun):
 		return http.StatusNotFound, errorJSON{Code: "unknown_run", Message: "there is no such run"}
+	case errors.Is(err, trigger.ErrUnknownConnection):
+		return http.StatusNotFound, errorJSON{Code: "unknown_connection", Message: "the app has no such connection"}
 	case errors.Is(err, trigger.ErrNotRequeueable):
 		return http.StatusConflict, errorJSON{Code: "not_requeueable", Message: "only a failed event with a payload, of a subscription that is still there, can be requeued"}
 	case errors.Is(err, trigger.ErrNotReingestable):
