@@ -68,7 +68,7 @@ type Extractor struct {
 }
 
 type rule struct {
-	id          string // tells the keys of one rule from another's
+	id          string   // tells the keys of one rule from another's
 	header      []string // lower case
 	body, event []jsonpointer.Pointer
 }
@@ -182,137 +182,6 @@ func (r *rule) add(kind string, texts Texts) error {
 		}
 	}
 	return nil
-}
-
-// Window is how long a key is remembered: 24h when not set, at least 24h and
-	// the vendor's retry horizon, at most MaxWindow.
-	Window string `json:"window,omitempty"`
-}
-
-// Texts is a text or a list of texts, all of which make the key together:
-// header names, or JSON Pointers.
-type Texts []string
-
-// UnmarshalJSON reads a text or a list of texts.
-func (p *Texts) UnmarshalJSON(text []byte) error {
-	if jsonpointer.Kind(text) == '"' {
-		*p = Texts{""}
-		return json.Unmarshal(text, &(*p)[0])
-	}
-	return json.Unmarshal(text, (*[]string)(p))
-}
-
-// Bounds of a window. Below a day retries of most vendors would come after it.
-const (
-	MinWindow = 24 * time.Hour
-	MaxWindow = 31 * 24 * time.Hour
-)
-
-// Extractor names events. It is immutable and safe for concurrent use.
-type Extractor struct {
-	rules  []rule
-	window time.Duration
-}
-
-type rule struct {
-	id          string // tells the keys of one rule from another's
-	header      []string // lower case
-	body, event []jsonpointer.Pointer
-}
-
-// Parse reads a Spec. horizon is how long the vendor goes on repeating a call,
-// 0 when that is not known.
-func Parse(text json.RawMessage, horizon time.Duration) (*Extractor, error) {
-	var spec Spec
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&spec); err != nil {
-		return nil, fmt.Errorf("dedup: %w", err)
-	}
-	return New(spec, horizon)
-}
-
-// New makes the Extractor of a Spec.
-func New(spec Spec, horizon time.Duration) (*Extractor, error) {
-	e := &Extractor{}
-	var err error
-	if e.window, err = window(spec.Window, horizon); err != nil {
-		return nil, fmt.Errorf("dedup: %w", err)
-	}
-	rules := []Spec{spec}
-	if spec.Any != nil {
-		if spec.Header != nil || spec.Body != nil || spec.Event != nil {
-			return nil, errors.New("dedup: `any` stands alone beside window")
-		}
-		rules = spec.Any
-	}
-	for _, one := range rules {
-		r, err := compile(one)
-		if err != nil {
-			return nil, fmt.Errorf("dedup: %w", err)
-		}
-		if one.Any != nil || spec.Any != nil && one.Window != "" {
-			return nil, errors.New("dedup: an entry of `any` is a header, body or event")
-		}
-		e.rules = append(e.rules, r)
-	}
-	if len(e.rules) == 0 {
-		return nil, errors.New("dedup: `any` is empty")
-	}
-	return e, nil
-}
-
-func window(text string, horizon time.Duration) (time.Duration, error) {
-	least := max(MinWindow, horizon)
-	if text == "" {
-		return least, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, errors.New(`window is a duration such as "72h"`)
-	}
-	if d < least || d > MaxWindow {
-		return 0, fmt.Errorf("window lies between %s, for as long as repeats may come, and %s", hours(least), hours(MaxWindow))
-	}
-	return d, nil
-}
-
-func hours(d time.Duration) string {
-	return strconv.FormatFloat(d.Hours(), 'f', -1, 64) + "h"
-}
-
-func compile(spec Spec) (rule, error) {
-	r := rule{header: strings.ToLower(spec.Header)}
-	kinds := 0
-	if spec.Header != "" {
-		kinds++
-		r.id = "header " + r.header
-	}
-	for _, list := range []struct {
-		name  string
-		texts Pointers
-		into  *[]jsonpointer.Pointer
-	}{{"body", spec.Body, &r.body}, {"event", spec.Event, &r.event}} {
-		if list.texts == nil {
-			continue
-		}
-		kinds++
-		r.id = list.name + " " + strings.Join(list.texts, " ")
-		for _, text := range list.texts {
-			pointer, err := jsonpointer.Parse(text)
-			if err != nil {
-				return r, err
-			}
-			*list.into = append(*list.into, pointer)
-		}
-		if len(list.texts) == 0 {
-			return r, errors.New("a list of pointers is not empty")
-		}
-	}
-	if kinds != 1 {
-		return r, errors.New("say one of header, body, event or any")
-	}
-	return r, nil
 }
 
 // Window is how long a key is remembered.
