@@ -37,7 +37,7 @@ type Config struct {
 	// 250 ms. Rings within that time are one.
 	Second time.Duration
 	// Backoff bounds the wait between two attempts to connect, which doubles
-	// from 100 ms on: 10 s.
+	// from 100 ms on: 5 s.
 	Backoff time.Duration
 	Log     *zap.Logger
 }
@@ -81,7 +81,7 @@ func New(cfg Config) *Listener {
 		cfg.Second = 250 * time.Millisecond
 	}
 	if cfg.Backoff == 0 {
-		cfg.Backoff = 10 * time.Second
+		cfg.Backoff = 5 * time.Second
 	}
 	return &Listener{cfg: cfg, wake: make(chan struct{}, 1)}
 }
