@@ -198,9 +198,9 @@ func (w *world) restart(ctx context.Context, signal syscall.Signal, away time.Du
 	w.cluster.Start()
 }
 
-func (w *world) terminate(which string) {
-	w.cluster.Exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND " + which)
-}
+const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND "
+
+func (w *world) terminate(which string) { w.cluster.Exec(terminate + which) }
 
 // fillSlots takes every connection that the server has left, and keeps them.
 func (w *world) fillSlots(ctx context.Context, d time.Duration) {
@@ -214,7 +214,12 @@ func (w *world) fillSlots(ctx context.Context, d time.Duration) {
 		}
 		taken = append(taken, conn)
 	}
-	w.terminate(`application_name LIKE 'tocsin-%'`) // they come back, and there is no room
+	if len(taken) > 0 { // who is there is sent away, comes back, and finds no room
+		_, err := taken[0].Exec(context.WithoutCancel(ctx), terminate+`application_name LIKE 'tocsin-%'`)
+		if err != nil {
+			w.t.Errorf("terminate: %v", err)
+		}
+	}
 	rig.Pause(ctx, d)
 	for _, conn := range taken {
 		_ = conn.Close(context.WithoutCancel(ctx))
