@@ -40,9 +40,13 @@ func orNone(column *string) json.RawMessage {
 // tells which. Without a credential the stored one stays. trigger.ErrConflict
 // when the id is taken by a connection of another app.
 func (db *DB) PutConnection(ctx context.Context, c *trigger.Connection) (created bool, err error) {
+	var credential []byte
+	if len(c.Credential) > 0 {
+		credential = db.keys.Seal(sealCredential, c.Credential)
+	}
 	version, err := db.queries.ConnectionPut(ctx, db.pool, &dbsqlc.ConnectionPutParams{
 		Tenant: c.Tenant, ConnectionID: c.ID, AppID: c.AppID, Auth: cleanText(c.Auth), State: string(c.State), Owner: cleanText(c.Owner), Label: cleanText(c.Label),
-		Target: orNil(string(c.Target)), Display: orNil(string(c.Display)), Credential: db.keys.Seal(sealCredential, c.Credential), ExpiresAt: c.ExpiresAt,
+		Target: orNil(string(c.Target)), Display: orNil(string(c.Display)), Credential: credential, ExpiresAt: c.ExpiresAt,
 	})
 	if err != nil {
 		return false, notFound("put connection", err, trigger.ErrConflict)
