@@ -191,7 +191,7 @@ func isWord(text string) bool {
 	}
 	for i := range len(text) {
 		c := text[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9') && strings.IndexByte("-_.+/", c) < 0 {
+		if strings.IndexByte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.+/", c) < 0 {
 			return c == '=' && strings.Trim(text[i:], "=") == "" && i > 0
 		}
 	}

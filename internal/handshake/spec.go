@@ -140,8 +140,7 @@ func Parse(text json.RawMessage) (*Handshake, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&specs); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) { // its text may be a secret
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its text may be a secret
 			err = fmt.Errorf("%s has the wrong type", wrong.Field)
 		}
 		return nil, fmt.Errorf("handshake: %w", err)
@@ -423,7 +422,7 @@ func compileToken(spec Spec) (token, error) {
 	if spec.Token == nil {
 		return token{}, nil
 	}
-	at, err := spec.Token.Place.compile()
+	at, err := spec.Token.compile()
 	t := token{place: at, needed: true, optional: spec.optionalToken, secret: spec.Token.Secret}
 	if t.secret == nil {
 		t.secret = verify.Named("verifyToken")

@@ -7,6 +7,7 @@ package jsonpointer
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -38,7 +39,7 @@ func Parse(text string) (Pointer, error) {
 func unescape(step string) (string, error) {
 	for i := range len(step) {
 		if step[i] == '~' && (i+1 == len(step) || step[i+1] != '0' && step[i+1] != '1') {
-			return "", fmt.Errorf("~ must be written ~0")
+			return "", errors.New("~ must be written ~0")
 		}
 	}
 	return strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~"), nil

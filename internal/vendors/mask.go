@@ -2,6 +2,7 @@ package vendors
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/internal/jsonpointer"
@@ -15,7 +16,7 @@ const redacted = "[redacted]"
 func (p *Policy) MaskBody(view json.RawMessage, extra ...string) json.RawMessage {
 	places, form := extra, ""
 	if p != nil && p.Vendor != nil {
-		places, form = append(places[:len(places):len(places)], p.Vendor.MaskBody...), p.Vendor.Body.Form
+		places, form = append(slices.Clip(places), p.Vendor.MaskBody...), p.Vendor.Body.Form
 	}
 	if len(places) == 0 {
 		return view

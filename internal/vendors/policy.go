@@ -95,8 +95,7 @@ func readDeclaration(text json.RawMessage) (declaration, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) { // its text may be a secret
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // its text may be a secret
 			return d, fmt.Errorf("%s has the wrong type", wrong.Field)
 		}
 		return d, err

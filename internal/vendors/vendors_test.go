@@ -15,6 +15,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/handshake"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 	"github.com/tocsin-dev/tocsin/internal/vendors"
+	"github.com/tocsin-dev/tocsin/internal/vendors/sender"
 	"github.com/tocsin-dev/tocsin/internal/verify"
 )
 
@@ -217,6 +218,62 @@ func TestMaskBody(t *testing.T) {
 	var none *vendors.Policy
 	if got := none.MaskBody(json.RawMessage(`{"a":{"b":"x"}}`), "/a/b"); string(got) != `{"a":{"b":"[redacted]"}}` {
 		t.Errorf("places of one's own: %s", got)
+	}
+}
+
+func TestCacheCompilesOnce(t *testing.T) {
+	t.Parallel()
+
+	var c vendors.Cache
+	github := json.RawMessage(`{"preset":"github"}`)
+	first, err := c.Get(github, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := c.Get(github, nil)
+	other, _ := c.Get(github, json.RawMessage(`{"dedup":false}`))
+	if first != again || first == other {
+		t.Error("the same declaration is compiled twice, or another is taken for it")
+	}
+	if p, err := c.Get(nil, nil); p != nil || err != nil {
+		t.Errorf("nothing declared: %v, %v", p, err)
+	}
+	for range 2 {
+		if _, err := c.Get(json.RawMessage(`{"preset":"nope"}`), nil); err == nil {
+			t.Error("an unknown preset is taken")
+		}
+	}
+}
+
+// BenchmarkPolicy is what a signed call costs before it is stored.
+func BenchmarkPolicy(b *testing.B) {
+	var c vendors.Cache
+	body := []byte(`{"id":"evt_1","data":"` + strings.Repeat("x", 2000) + `"}`)
+	request, err := sender.Build("github", sender.Options{Secret: "s", URL: callback, Time: now(), Body: body})
+	if err != nil {
+		b.Fatal(err)
+	}
+	call := &trigger.Call{Method: request.Method, Body: request.Body}
+	for _, f := range request.Header {
+		call.Header = append(call.Header, trigger.Field{Name: strings.ToLower(f.Name), Value: f.Value})
+	}
+	secrets := verify.Secrets{Params: json.RawMessage(`{"secret":"s"}`)}
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := c.Get(json.RawMessage(`{"preset":"github"}`), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, ok := p.Handshake.Decide(handshake.Input{Call: call, Secrets: secrets, Verified: true}); ok {
+			b.Fatal("a handshake")
+		}
+		result, err := p.Verify.Verify(b.Context(), verify.Input{Call: call, Secrets: secrets, Now: now()})
+		if err != nil || !result.OK {
+			b.Fatal(result, err)
+		}
+		if keys := p.Dedup.Keys(call, body, []json.RawMessage{nil}); keys[0] == "" {
+			b.Fatal("no key")
+		}
 	}
 }
 

@@ -201,7 +201,7 @@ func rsaCheck(key *rsa.PublicKey, h crypto.Hash) check {
 // publicKey reads PEM (a public key or a certificate) or the base64 of DER; nil
 // when it is neither.
 func publicKey(text string) any {
-	der := []byte(nil)
+	var der []byte
 	if block, _ := pem.Decode([]byte(text)); block != nil {
 		if block.Type == "CERTIFICATE" {
 			certificate, err := x509.ParseCertificate(block.Bytes)

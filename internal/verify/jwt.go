@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -254,7 +255,7 @@ func (a *attempt) jwtClaims(part string) error {
 func (a *attempt) allowed(name, claim string) bool {
 	wanted := a.spec.claims[name]
 	for _, value := range a.spec.Values[name].Resolve(a.in.Secrets) {
-		wanted = append(wanted[:len(wanted):len(wanted)], value.Reveal())
+		wanted = append(slices.Clip(wanted), value.Reveal())
 	}
 	for _, value := range wanted {
 		if Equal(value, claim) {

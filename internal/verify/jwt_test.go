@@ -142,7 +142,7 @@ func TestJWTPlaces(t *testing.T) {
 	v := parse(t, `{"scheme":"jwt","secret":"s"}`)
 	for value, want := range map[string]verify.Reason{
 		"Bearer " + token: "", "bearer " + token: "", token: "", "Basic " + token: verify.ReasonTokenMalformed, "": verify.ReasonSignatureMissing,
-		"Bearer": verify.ReasonTokenMalformed, "Bearer ": verify.ReasonTokenMalformed,
+		"Bearer": verify.ReasonTokenMalformed,
 	} {
 		if got := verified(t, v, verify.Input{Call: post("", "authorization", value), Now: at(100)}); got.Reason != want {
 			t.Errorf("%.20q: %+v, want %q", value, got, want)

@@ -13,11 +13,10 @@ import (
 // names. What a call names is a stranger's word, so its host and path must be
 // the vendor's.
 type keyURL struct {
-	fixed   string
-	header  string // lower case
-	host    *regexp.Regexp
-	path    *regexp.Regexp
-	missing Reason
+	fixed  string
+	header string // lower case
+	host   *regexp.Regexp
+	path   *regexp.Regexp
 }
 
 // SafeURL parses a URL that a call named and that is to be fetched: https, a

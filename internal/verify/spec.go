@@ -123,8 +123,7 @@ func Parse(text json.RawMessage) (*Verifier, error) {
 
 // plain takes the text out of a decoding error: it may be a secret.
 func plain(err error) error {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s has the wrong type", wrong.Field)
 	}
 	return err
@@ -175,7 +174,7 @@ func (s Spec) withPreset() (Spec, error) {
 
 // describes says whether anything is set that a preset decides.
 func (s Spec) describes() bool {
-	return s.Scheme != "" || s.Field.set() || s.Encoding != "" || s.Prefix != "" || s.Format != "" || s.Separator != "" ||
+	return s.Scheme != "" || s.set() || s.Encoding != "" || s.Prefix != "" || s.Format != "" || s.Separator != "" ||
 		s.Versions != nil || s.Signed != "" || s.Fields != nil || s.Timestamp != nil || s.SecretEncoding != ""
 }
 
@@ -208,10 +207,10 @@ func (v *Verifier) Integrity() bool { return v.integrity }
 func compile(spec Spec) (*Verifier, error) {
 	v := &Verifier{spec: spec, fields: map[string]place{}, versions: map[string]algorithm{}}
 	var err error
-	if v.at, err = spec.Field.compile(spec); err != nil {
+	if v.at, err = spec.compile(spec); err != nil {
 		return nil, err
 	}
-	if !spec.Field.set() && spec.Scheme != schemeSNS {
+	if !spec.set() && spec.Scheme != schemeSNS {
 		if spec.Scheme != schemeJWT && spec.Scheme != schemeBasic {
 			return nil, errors.New("say where the signature is: header, query, body or form")
 		}

@@ -79,10 +79,11 @@ func TestNoPlaceholderIsLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text := r.URL + string(r.Body)
+			texts := []string{r.URL, string(r.Body)}
 			for _, f := range r.Header {
-				text += f.Value
+				texts = append(texts, f.Value)
 			}
+			text := strings.Join(texts, "\n")
 			for _, left := range []string{"{id}", "{unix}", "{ms}", "{iso}", "{event}", "{token}", "{signature}", "{clientState}"} {
 				if strings.Contains(text, left) {
 					t.Errorf("%s %s: %s is left", vendor, event, left)

@@ -128,15 +128,16 @@ func twilio(r *Request, s *signing) error {
 	if err != nil {
 		return errors.New("the body is not a form")
 	}
-	text := r.URL
+	var text strings.Builder
+	text.WriteString(r.URL)
 	for _, name := range sorted(form) {
 		values := slices.Clone(form[name])
 		slices.Sort(values)
 		for _, value := range slices.Compact(values) {
-			text += name + value
+			text.WriteString(name + value)
 		}
 	}
-	r.Set("X-Twilio-Signature", inBase64(mac(sha1.New, s.key(), text)))
+	r.Set("X-Twilio-Signature", inBase64(mac(sha1.New, s.key(), text.String())))
 	return nil
 }
 
