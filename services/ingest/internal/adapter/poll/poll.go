@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tocsin-dev/tocsin/internal/obs"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
@@ -43,8 +44,9 @@ func (a *Adapter) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	done := make(chan struct{}, free)
+	var outage outage
 	for {
-		for _, poll := range a.due(ctx, free) {
+		for _, poll := range a.due(ctx, free, &outage) {
 			free--
 			running.Go(func() {
 				a.Manager.Poll(ctx, poll)
@@ -66,13 +68,45 @@ func (a *Adapter) Run(ctx context.Context) error {
 	}
 }
 
-func (a *Adapter) due(ctx context.Context, free int) []*trigger.DuePoll {
+func (a *Adapter) due(ctx context.Context, free int, outage *outage) []*trigger.DuePoll {
 	if free == 0 {
 		return nil
 	}
 	polls, err := a.Manager.DuePolls(ctx, free)
-	if err != nil && ctx.Err() == nil {
-		a.Log.Warn("poll.unavailable", zap.Error(err))
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		outage.note(a.Log, err)
+	default:
+		outage.over(a.Log)
 	}
 	return polls
+}
+
+// outage writes one line when checks cannot be asked for, few while that lasts,
+// and one when it is over.
+type outage struct {
+	since time.Time // zero: there is none
+	said  time.Time
+}
+
+const reminder = 30 * time.Second
+
+func (o *outage) note(log *zap.Logger, err error) {
+	now := time.Now()
+	if o.since.IsZero() {
+		o.since = now
+	} else if now.Sub(o.said) < reminder {
+		return
+	}
+	o.said = now
+	log.Warn("poll.unavailable", zap.Error(err), obs.Duration(now.Sub(o.since)))
+}
+
+func (o *outage) over(log *zap.Logger) {
+	if o.since.IsZero() {
+		return
+	}
+	log.Info("poll.available", obs.Duration(time.Since(o.since)))
+	*o = outage{}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 	"github.com/tocsin-dev/tocsin/services/ingest/internal/adapter/poll"
@@ -82,6 +83,26 @@ func TestATroubledDatabaseIsAskedAgain(t *testing.T) {
 		defer m.mu.Unlock()
 		if m.made != 1 {
 			t.Errorf("%d checks made, want 1", m.made)
+		}
+	})
+}
+
+// An outage of a minute is a few lines, not one a look.
+func TestAnOutageIsSaidOnceAndRemindedOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zap.InfoLevel)
+		m := &manager{fail: errors.New("down")}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = (&poll.Adapter{Manager: m, Log: zap.New(core)}).Run(ctx) }()
+		time.Sleep(45 * time.Second) // the bubble's clock
+		m.mu.Lock()
+		m.fail = nil
+		m.mu.Unlock()
+		time.Sleep(5 * time.Second) // the bubble's clock
+		if lost, back := lines.FilterMessage("poll.unavailable").Len(), lines.FilterMessage("poll.available").Len(); lost != 2 || back != 1 {
+			t.Errorf("%d lines of an outage of 45 s and %d of its end, want 2 and 1", lost, back)
 		}
 	})
 }
