@@ -57,13 +57,13 @@ func New(cfg Config) (*Engine, error) {
 func (e *Engine) StartRun(ctx context.Context, request engine.StartRequest) engine.StartResult {
 	reached := false
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { reached = true }})
-	call, err := e.request(ctx, http.MethodPost, "/workflows/"+url.PathEscape(request.WorkflowID)+"/run", body(&request))
+	call, err := e.request(ctx, http.MethodPost, "/workflows/"+segment(request.WorkflowID)+"/run", body(&request))
 	if err != nil {
 		return refused("invalid_request", err)
 	}
 	call.Header.Set("Content-Type", "application/json")
 	call.Header.Set("Idempotency-Key", request.EventID) // net/http may send again on a kept connection that the engine closed
-	if request.Trace != "" {
+	if plain(request.Trace) {
 		call.Header.Set("Traceparent", request.Trace)
 	}
 	got, err := e.send(call)
@@ -79,7 +79,7 @@ func (e *Engine) StartRun(ctx context.Context, request engine.StartRequest) engi
 // WorkflowExists asks for the workflow. An engine without that route accepts
 // any.
 func (e *Engine) WorkflowExists(ctx context.Context, _, workflowID string) (bool, error) {
-	call, err := e.request(ctx, http.MethodGet, "/workflows/"+url.PathEscape(workflowID), nil)
+	call, err := e.request(ctx, http.MethodGet, "/workflows/"+segment(workflowID), nil)
 	if err != nil {
 		return false, fmt.Errorf("ask the engine for a workflow: %w", err)
 	}
@@ -128,6 +128,25 @@ func (e *Engine) request(ctx context.Context, method, path string, body []byte) 
 	call.Header = make(http.Header, len(e.header)+3)
 	maps.Copy(call.Header, e.header)
 	return call, nil
+}
+
+// segment makes an id one segment of a path, dots and all.
+func segment(id string) string {
+	if id == "." || id == ".." {
+		return strings.ReplaceAll(id, ".", "%2E")
+	}
+	return url.PathEscape(id)
+}
+
+// plain says whether a stored traceparent can be a header's value. One that
+// cannot must not keep its event from being started.
+func plain(trace string) bool {
+	for i := range len(trace) {
+		if trace[i] <= ' ' || trace[i] > '~' {
+			return false
+		}
+	}
+	return trace != "" && len(trace) <= 256
 }
 
 // body is put together as text: the payload goes out as it came in.

@@ -174,6 +174,21 @@ func TestAnswersAreClassified(t *testing.T) {
 	}
 }
 
+func TestOddIDsAndTracesAreNoTrouble(t *testing.T) {
+	t.Parallel()
+
+	e, fake := setup(t)
+	for id, want := range map[string]string{"..": "..", ".": ".", "a/b": "a%2Fb", "ü?x=1#y": "%C3%BC%3Fx=1%23y", "%2e": "%252e"} {
+		request := enginetest.Request(`{}`)
+		request.WorkflowID, request.Trace = id, "00-bad\r\nX-Evil: 1\x00"
+		got := e.StartRun(t.Context(), request)
+		starts := fake.Starts()
+		if last := starts[len(starts)-1]; got.Kind != engine.Started || last.WorkflowID != want && last.WorkflowID != strings.ReplaceAll(want, ".", "%2E") || last.Trace != "" {
+			t.Errorf("%q: %+v, reached as %q with trace %q", id, got, last.WorkflowID, last.Trace)
+		}
+	}
+}
+
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 

@@ -708,3 +708,28 @@ func TestStoppingAtAnyTimeLosesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A process that was stopped between the claim and the start finds its lease
+// gone: it starts nothing.
+func TestNothingIsStartedOnALeaseThatHasRunOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, options{cfg: dispatch.Config{Lease: 30 * time.Second}, parser: plain{func(_ context.Context, event *trigger.PendingEvent) (json.RawMessage, *trigger.StepError) {
+			if event.Attempts == 0 {
+				time.Sleep(31 * time.Second) // by the bubble's clock
+			}
+			return event.Normalized, nil
+		}}})
+		id := b.add(1, 1)
+		b.renewFails(true)
+		sleep(32 * time.Second)
+		if n := len(b.engine.order()); n != 0 {
+			t.Errorf("%d starts", n)
+		}
+		b.renewFails(false)
+		sleep(time.Minute)
+		if e := b.get(id); e.status != trigger.StatusDispatched {
+			t.Errorf("%+v", e)
+		}
+	})
+}

@@ -22,6 +22,8 @@ type ledger struct {
 	token  int
 	down   error // every question fails
 
+	noRenewal bool // renewals fail, nothing else does
+
 	peeks, drains, marks, renewals int
 	refuse                         func(trigger.Outcome) error // of a mark
 	problems                       []string
@@ -68,6 +70,12 @@ func (l *ledger) setDown(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = err
+}
+
+func (l *ledger) renewFails(fails bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noRenewal = fails
 }
 
 // open lists the events that have not ended.
@@ -231,6 +239,9 @@ func (l *ledger) RenewClaims(_ context.Context, claims []trigger.Claim, lease ti
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renewals++
+	if l.noRenewal {
+		return nil, trigger.ErrUnavailable
+	}
 	if l.down != nil {
 		return nil, l.down
 	}

@@ -24,15 +24,15 @@ type lane struct {
 	busy   int       // slots held; flight.mu
 }
 
-// lanes groups a claim's events by subscription and keeps their order.
-func lanes(ctx context.Context, events []*trigger.PendingEvent) []*lane {
+// lanes groups a claim's events by subscription and keeps their order. The
+// lease began at asked, or a little later.
+func lanes(ctx context.Context, events []*trigger.PendingEvent, asked time.Time) []*lane {
 	var list []*lane
 	bySID := make(map[int64]*lane, len(events))
-	now := time.Now()
 	for _, event := range events {
 		l := bySID[event.SID]
 		if l == nil {
-			l = newLane(ctx, event.Claim, now)
+			l = newLane(ctx, event.Claim, asked)
 			bySID[event.SID] = l
 			list = append(list, l)
 		}
@@ -42,8 +42,8 @@ func lanes(ctx context.Context, events []*trigger.PendingEvent) []*lane {
 	return list
 }
 
-func newLane(ctx context.Context, claim trigger.Claim, now time.Time) *lane {
-	l := &lane{claim: claim, leased: now}
+func newLane(ctx context.Context, claim trigger.Claim, leased time.Time) *lane {
+	l := &lane{claim: claim, leased: leased}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	return l
 }

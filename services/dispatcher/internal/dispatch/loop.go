@@ -116,6 +116,9 @@ func (d *Dispatcher) look(ctx context.Context) bool {
 	}
 	d.outage.over()
 	next := jitter(d.cfg.Fallback)
+	if peek.Expired {
+		next = min(next, time.Second) // what was taken over may be due sooner than this dispatcher knows
+	}
 	if peek.Next > 0 {
 		next = min(next, peek.Next+time.Millisecond) // Next is cut to milliseconds
 	}
@@ -125,16 +128,18 @@ func (d *Dispatcher) look(ctx context.Context) bool {
 
 // reap takes over what dispatchers that are gone had claimed.
 func (d *Dispatcher) reap(ctx context.Context) error {
-	lost, err := d.parts.Ledger.ReapExpired(ctx)
-	if err != nil {
-		return err
+	for {
+		lost, err := d.parts.Ledger.ReapExpired(ctx)
+		if err != nil || len(lost) == 0 { // it gives some at a time
+			return err
+		}
+		for i := range lost {
+			d.metrics.attempts.WithLabelValues(trigger.AttemptLost).Inc()
+			d.clock.retryIn(trigger.RetryWait(lost[i].Attempt)) // at the latest: it counts from the lease's end
+			d.log.Warn("event.lost", obs.Event(lost[i].EventID), obs.Attempt(lost[i].Attempt), obs.ErrorCode("lease_lost"),
+				zap.String("owner", lost[i].Owner))
+		}
 	}
-	for i := range lost {
-		d.metrics.attempts.WithLabelValues(trigger.AttemptLost).Inc()
-		d.log.Warn("event.lost", obs.Event(lost[i].EventID), obs.Attempt(lost[i].Attempt), obs.ErrorCode("lease_lost"),
-			zap.String("owner", lost[i].Owner))
-	}
-	return nil
 }
 
 // drain claims and starts until nothing more is due or there is no room.
@@ -151,13 +156,14 @@ func (d *Dispatcher) drain(ctx, work context.Context) {
 				return
 			}
 		}
+		asked := time.Now()
 		events, err := d.claim(work, limit)
 		if err != nil {
 			d.clock.looked(time.Now(), d.outage.note(err))
 			return
 		}
 		d.outage.over()
-		d.launch(ctx, work, events)
+		d.launch(ctx, work, events, asked)
 		if len(events) >= limit {
 			d.hungry.Store(true)
 			continue
@@ -199,13 +205,13 @@ func (d *Dispatcher) claim(ctx context.Context, limit int) ([]*trigger.PendingEv
 }
 
 // launch starts what was claimed.
-func (d *Dispatcher) launch(ctx, work context.Context, events []*trigger.PendingEvent) {
+func (d *Dispatcher) launch(ctx, work context.Context, events []*trigger.PendingEvent, asked time.Time) {
 	if len(events) == 0 {
 		return
 	}
 	d.gate.launched()
 	var together []*lane
-	for _, l := range lanes(work, events) {
+	for _, l := range lanes(work, events, asked) {
 		d.flight.add(l)
 		d.observe(l)
 		switch {

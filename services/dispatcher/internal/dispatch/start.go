@@ -17,22 +17,31 @@ func (d *Dispatcher) startLane(ctx context.Context, l *lane) {
 		if ctx.Err() != nil || l.ctx.Err() != nil {
 			break
 		}
-		d.attempt(l.ctx, &l.outcomes[i]) //nolint:contextcheck // what was begun outlives ctx, for the grace period
+		d.attempt(l, &l.outcomes[i]) //nolint:contextcheck // what was begun outlives ctx, for the grace period
 	}
 	d.finish(l)
 }
 
 // attempt makes one attempt at one event.
-func (d *Dispatcher) attempt(ctx context.Context, o *trigger.Outcome) {
-	request, ok := d.prepare(ctx, o)
+func (d *Dispatcher) attempt(l *lane, o *trigger.Outcome) {
+	request, ok := d.prepare(l.ctx, o)
 	if !ok {
 		return
 	}
-	call, cancel := context.WithTimeout(ctx, d.cfg.EngineTimeout)
+	if !d.holds(l) {
+		o.Unattempted = true
+		return
+	}
+	call, cancel := context.WithTimeout(l.ctx, d.cfg.EngineTimeout)
 	defer cancel()
 	result := d.parts.Engine.StartRun(call, request)
-	d.conclude(ctx, o, result)
+	d.conclude(l.ctx, o, result)
 }
+
+// holds says whether the lane's lease can still be running. A process that was
+// stopped for a while, or whose database was, must not start what another may
+// be starting.
+func (d *Dispatcher) holds(l *lane) bool { return d.flight.age(l) < d.cfg.Lease }
 
 // startTogether starts the events of many lanes in one call, in order.
 func (d *Dispatcher) startTogether(ctx context.Context, list []*lane) {
@@ -41,6 +50,9 @@ func (d *Dispatcher) startTogether(ctx context.Context, list []*lane) {
 		outcomes []*trigger.Outcome
 	)
 	for _, l := range list {
+		if !d.holds(l) {
+			continue
+		}
 		for i := range l.outcomes {
 			if request, ok := d.prepare(ctx, &l.outcomes[i]); ok {
 				requests, outcomes = append(requests, request), append(outcomes, &l.outcomes[i])
