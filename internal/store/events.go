@@ -80,6 +80,7 @@ func (db *DB) Event(ctx context.Context, tenant, eventID string) (*trigger.Event
 		EventSummary: summary(v, subscriptionColumns{row.SubscriptionID, row.WorkflowID, row.Delivery, row.Lifecycle}),
 		Trace:        orEmpty(row.Traceparent),
 		ErrorStack:   readError(v.IngestError).Stack,
+		ErrorPhase:   readError(v.IngestError).Phase,
 	}
 	if detail.Normalized, err = db.normalized(row.Normalized, row.Body, row.HasEvent); err != nil {
 		return nil, failed("get event", err)

@@ -203,6 +203,8 @@ type Call struct {
 	Body   []byte
 	// Trace is the W3C traceparent of the request, or "".
 	Trace string
+	// Tick, for a schedule, is committed with the call.
+	Tick *Tick
 }
 
 // HeaderValue gives the first value of a lower-case header name.
@@ -349,8 +351,10 @@ type EventDetail struct {
 	// Normalized is nil for a row that never had an event.
 	Normalized json.RawMessage
 	AttemptLog []Attempt
-	// ErrorStack is the hook's source-mapped stack when the parser threw.
+	// ErrorStack is the hook's source-mapped stack when the parser threw, and
+	// ErrorPhase where in the call it did.
 	ErrorStack string
+	ErrorPhase string
 	Trace      string
 }
 

@@ -21,6 +21,7 @@ type envelope struct {
 
 type errorJSON struct {
 	Code    string               `json:"code"`
+	Phase   string               `json:"phase,omitempty"` // of a hook's error
 	Message string               `json:"message"`
 	Details []trigger.FieldError `json:"details,omitempty"`
 }
@@ -53,9 +54,9 @@ func meaningOf(err error) (int, errorJSON) {
 	)
 	switch {
 	case errors.As(err, &invalid):
-		return http.StatusBadRequest, errorJSON{invalid.Code, invalid.Message, invalid.Details}
+		return http.StatusBadRequest, errorJSON{Code: invalid.Code, Message: invalid.Message, Details: invalid.Details}
 	case errors.As(err, &hook):
-		return http.StatusFailedDependency, errorJSON{Code: hook.Err.Code, Message: hook.Hook + ": " + hook.Err.Message}
+		return http.StatusFailedDependency, errorJSON{Code: hook.Err.Code, Phase: hook.Err.Phase, Message: hook.Hook + ": " + hook.Err.Message}
 	case errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge, errorJSON{Code: "body_too_large", Message: "the body is larger than this API takes"}
 	case errors.Is(err, errUnauthorized):
@@ -80,6 +81,8 @@ func meaningOf(err error) (int, errorJSON) {
 		return http.StatusConflict, errorJSON{Code: "not_requeueable", Message: "only a failed event with a payload, of a subscription that is still there, can be requeued"}
 	case errors.Is(err, trigger.ErrNotReingestable):
 		return http.StatusConflict, errorJSON{Code: "not_requeueable", Message: "only a call whose handleIngest failed, of a subscription that is still there, can be ingested again"}
+	case errors.Is(err, trigger.ErrIllegalState):
+		return http.StatusConflict, errorJSON{Code: "illegal_state", Message: "the subscription's state has no such transition; enable it first"}
 	case errors.Is(err, trigger.ErrConflict):
 		return http.StatusConflict, errorJSON{Code: "conflict", Message: "the object changed meanwhile; read it again"}
 	case errors.Is(err, trigger.ErrBackPressure):

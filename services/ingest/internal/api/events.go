@@ -135,7 +135,7 @@ func detailOf(d *trigger.EventDetail) eventDetailJSON {
 		out.Claim = &claimJSON{d.ClaimOwner, isoOrNull(d.ClaimExpiresAt)}
 	}
 	if d.LastErrorCode != "" || d.LastError != "" {
-		out.Error = &errorJSON{Code: d.LastErrorCode, Message: d.LastError}
+		out.Error = &errorJSON{Code: d.LastErrorCode, Phase: d.ErrorPhase, Message: d.LastError}
 	}
 	if d.Call != nil && json.Valid(d.Call.Verification) {
 		out.Verification = d.Call.Verification

@@ -269,5 +269,5 @@ func stepErrorJSON(err *trigger.StepError) *errorJSON {
 	if err == nil {
 		return nil
 	}
-	return &errorJSON{Code: err.Code, Message: err.Message}
+	return &errorJSON{Code: err.Code, Phase: err.Phase, Message: err.Message}
 }
