@@ -135,6 +135,14 @@ func (s *System) StartDispatcher(env map[string]string) *Process {
 	return p
 }
 
+// StartIngest adds an ingest on addresses of its own and waits until it is
+// ready.
+func (s *System) StartIngest() *Process {
+	s.t.Helper()
+	api := FreeAddr(s.t)
+	return s.start("ingest at "+api, s.Binaries.Ingest, map[string]string{"INGEST_ADDR": FreeAddr(s.t), "API_ADDR": api}, "http://"+api)
+}
+
 // RestartIngest starts ingest anew on the same addresses.
 func (s *System) RestartIngest() {
 	s.t.Helper()

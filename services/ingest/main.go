@@ -118,7 +118,8 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	defer func() { err = errors.Join(err, runs.Close()) }()
 
 	triggers := manager.New(manager.Config{
-		Store: ledger, Apps: apps, Hooks: apps, Workflows: runs, Connections: connections, HostURL: cfg.HostURL, HookTimeout: cfg.Hook.Timeout, Log: log,
+		Store: ledger, Apps: apps, Hooks: apps, Workflows: runs, Connections: connections, HostURL: cfg.HostURL, HookTimeout: cfg.Hook.Timeout,
+		PollInterval: cfg.PollInterval, PollFloor: cfg.PollFloor, Log: log,
 	})
 	public := webhook.New(webhook.Config{Ingester: triggers, MaxBody: cfg.MaxBody, Log: log, Metrics: metrics})
 	polls := &poll.Adapter{Manager: triggers, Log: log}

@@ -28,4 +28,15 @@ const paired: TriggerDefinition = {
   },
 };
 
-export default { triggers: [paired] } satisfies AppDefinition;
+// A poll of another app than the one a test disables.
+const ticking: TriggerDefinition = {
+  key: "ticking",
+  title: "Ticking",
+  params: [{ key: "url", label: "Vendor", type: "string", required: true }],
+  async poll({ params }, ctx) {
+    await ctx.fetch(`${params.url}/poll/tick`);
+    return { events: [] };
+  },
+};
+
+export default { triggers: [paired, ticking] } satisfies AppDefinition;

@@ -3,6 +3,7 @@ package config
 
 import (
 	"io"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/internal/config"
 	"github.com/tocsin-dev/tocsin/internal/secret"
@@ -15,6 +16,8 @@ type Config struct {
 	APIAddr      string
 	HostURL      string
 	MaxBody      int64
+	PollInterval time.Duration
+	PollFloor    time.Duration
 	BootstrapKey secret.Text
 
 	set config.Set
@@ -49,6 +52,12 @@ func declared() *Config {
 	config.Add(&c.set, &c.MaxBody, config.Var{
 		Name: "MAX_BODY_BYTES", Default: "1048576", Doc: "larger bodies are answered with 413",
 	}, config.Bytes(1, 256<<20))
+	config.Add(&c.set, &c.PollInterval, config.Var{
+		Name: "POLL_INTERVAL", Default: "1m", Doc: "how often a poll trigger is checked when a subscription does not say",
+	}, config.Duration(100*time.Millisecond, 30*24*time.Hour))
+	config.Add(&c.set, &c.PollFloor, config.Var{
+		Name: "POLL_MIN_INTERVAL", Default: "10s", Doc: "no poll trigger is checked more often than this, whatever is asked for",
+	}, config.Duration(100*time.Millisecond, 24*time.Hour))
 	c.Bind(&c.set)
 	config.Add(&c.set, &c.BootstrapKey, config.Var{
 		Name: "BOOTSTRAP_API_KEY", Doc: "a management key accepted as tenant default with all scopes; for local use",

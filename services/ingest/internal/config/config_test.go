@@ -3,6 +3,7 @@ package config_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/services/ingest/internal/config"
 )
@@ -15,7 +16,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.IngestAddr != ":8080" || c.APIAddr != ":8081" || c.HostURL != "http://localhost:8080" || c.MaxBody != 1<<20 || c.BootstrapKey.Reveal() != "CANARY" {
+	if c.IngestAddr != ":8080" || c.APIAddr != ":8081" || c.HostURL != "http://localhost:8080" || c.MaxBody != 1<<20 || c.PollInterval != time.Minute || c.PollFloor != 10*time.Second || c.BootstrapKey.Reveal() != "CANARY" {
 		t.Errorf("%+v", c)
 	}
 	for _, line := range c.Set().Summary() {
@@ -33,7 +34,7 @@ func TestHelpListsTheSettingsOfIngest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		"DATABASE_URL", "INGEST_ADDR", "API_ADDR", "HOST_URL", "APPS_DIR", "MAX_BODY_BYTES", "HOOK_TIMEOUT", "HOOK_MEMORY_MB", "SHUTDOWN_GRACE",
+		"DATABASE_URL", "INGEST_ADDR", "API_ADDR", "HOST_URL", "APPS_DIR", "MAX_BODY_BYTES", "POLL_INTERVAL", "POLL_MIN_INTERVAL", "HOOK_TIMEOUT", "HOOK_MEMORY_MB", "SHUTDOWN_GRACE",
 		"ENGINE_URL", "ENGINE_TOKEN", "EMBEDDED_WORKFLOWS", "ALLOW_PRIVATE_EGRESS", "TOCSIN_DEV", "ENCRYPTION_KEYS", "BOOTSTRAP_API_KEY", "LOG_LEVEL", "LOG_FORMAT",
 	} {
 		if !strings.Contains(help.String(), "  "+name+" ") {
