@@ -233,6 +233,7 @@ CREATE TABLE trigger_deliveries (
     ended_at    timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX trigger_deliveries_failed ON trigger_deliveries (sid, event_id) WHERE status = 'failed';
+CREATE INDEX trigger_deliveries_dead ON trigger_deliveries (tenant, event_id) WHERE status = 'failed';
 
 -- Attempts that did not start a run; the one that did is the delivery's row.
 CREATE TABLE trigger_attempts (
@@ -249,6 +250,27 @@ CREATE TABLE trigger_attempts (
 );
 CREATE INDEX trigger_attempts_event ON trigger_attempts (event_id, attempt_id);
 CREATE INDEX trigger_attempts_dead ON trigger_attempts (sid, ended_at, attempt_id) WHERE outcome = 'dead-lettered';
+
+-- Requeues of many dead letters, which a process takes a step at a time. reached
+-- is the last event that was put back. What fails after created_at is none of
+-- an operation's, so that it ends, and takes an event once.
+CREATE TABLE operations (
+    operation_id  text        COLLATE "C" PRIMARY KEY,
+    tenant        text        NOT NULL,
+    sid           bigint,
+    workflow_id   text,
+    app_id        text,
+    error_code    text,
+    failed_after  timestamptz,
+    failed_before timestamptz,
+    state         text        NOT NULL DEFAULT 'running' CHECK (state IN ('running', 'done', 'cancelled')),
+    total         bigint      NOT NULL,
+    requeued      bigint      NOT NULL DEFAULT 0,
+    reached       text        NOT NULL DEFAULT '' COLLATE "C",
+    created_at    timestamptz NOT NULL DEFAULT now(),
+    ended_at      timestamptz
+);
+CREATE INDEX operations_running ON operations (operation_id) WHERE state = 'running';
 
 -- One row a dedup key seen, written in the event's own transaction.
 CREATE TABLE dedup_keys (

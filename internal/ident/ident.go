@@ -13,11 +13,12 @@ import (
 
 // Prefixes of the ids minted here.
 const (
-	Event   = "evt_"
-	Attempt = "att_"
-	Run     = "run_"
-	Claim   = "clm_"
-	Change  = "chg_"
+	Event     = "evt_"
+	Attempt   = "att_"
+	Run       = "run_"
+	Claim     = "clm_"
+	Change    = "chg_"
+	Operation = "op_"
 )
 
 var (
@@ -46,3 +47,12 @@ var last uint64
 // so the run's primary key is what keeps a second start from making a second
 // run.
 func RunOfEvent(eventID string) string { return Run + strings.TrimPrefix(eventID, Event) }
+
+// Before gives the least id of a moment: ids minted before it are smaller.
+func Before(prefix string, moment time.Time) string {
+	var id ulid.ULID
+	if err := id.SetTime(ulid.Timestamp(moment)); err != nil { // before 1970 or after 10889
+		return prefix
+	}
+	return prefix + strings.ToLower(id.String())
+}

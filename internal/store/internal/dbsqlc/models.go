@@ -85,6 +85,23 @@ type IdempotencyKey struct {
 	ExpiresAt  time.Time
 }
 
+type Operation struct {
+	OperationID  string
+	Tenant       string
+	Sid          pgtype.Int8
+	WorkflowID   *string
+	AppID        *string
+	ErrorCode    *string
+	FailedAfter  *time.Time
+	FailedBefore *time.Time
+	State        string
+	Total        int64
+	Requeued     int64
+	Reached      string
+	CreatedAt    time.Time
+	EndedAt      *time.Time
+}
+
 type Poll struct {
 	Sid        int64
 	IntervalMs int64
