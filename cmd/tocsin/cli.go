@@ -73,7 +73,7 @@ secrets, whoever has one can send calls to it.`
 // root makes the tree of commands.
 func (c *cli) root() *cobra.Command {
 	root := c.group("tocsin", "The operator's tool of Tocsin",
-		c.migrate(), c.keys(), c.apps(), c.subscriptions(), c.events(), c.requeue(), c.reingest(), c.runs(), c.send(), c.version())
+		c.migrate(), c.keys(), c.apps(), c.subscriptions(), c.events(), c.requeue(), c.operations(), c.reingest(), c.runs(), c.send(), c.version())
 	root.Long = about + "\n\nEnvironment:\n" + settingsHelp() + "\nExit codes:\n" + exitHelp
 	root.SilenceErrors = true
 	root.SilenceUsage = true

@@ -256,17 +256,6 @@ func (t *tail) print(events []apiclient.Event) error {
 	return nil
 }
 
-func (c *cli) requeue() *cobra.Command {
-	return c.withAPI("requeue EVENT", "Give a failed event a new set of attempts", cobra.ExactArgs(1),
-		func(cmd *cobra.Command, api *apiclient.Client, args []string) error {
-			document, err := api.Requeue(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return c.show(document, func(p *printer) { p.row("requeued", args[0]) })
-		})
-}
-
 func (c *cli) reingest() *cobra.Command {
 	return c.withAPI("reingest EVENT", "Run a call whose handleIngest failed through it again, once the app is mended", cobra.ExactArgs(1),
 		func(cmd *cobra.Command, api *apiclient.Client, args []string) error {

@@ -251,6 +251,45 @@ func (c *Client) Requeue(ctx context.Context, id string) (json.RawMessage, error
 	return c.Do(ctx, http.MethodPost, "/trigger-events/"+url.PathEscape(id)+"/requeue", nil, nil)
 }
 
+// RequeueFilter says which dead letters to requeue; what is empty does not
+// matter, and All takes all of them.
+type RequeueFilter struct {
+	SubscriptionID string `json:"subscriptionId,omitempty"`
+	WorkflowID     string `json:"workflowId,omitempty"`
+	AppID          string `json:"appId,omitempty"`
+	ErrorCode      string `json:"errorCode,omitempty"`
+	FailedAfter    string `json:"failedAfter,omitempty"`
+	FailedBefore   string `json:"failedBefore,omitempty"`
+	All            bool   `json:"all,omitempty"`
+}
+
+// OneOperation is an operation under way, or over.
+type OneOperation struct {
+	Operation struct {
+		ID        string `json:"id"`
+		State     string `json:"state"`
+		Total     int64  `json:"total"`
+		Requeued  int64  `json:"requeued"`
+		CreatedAt string `json:"createdAt"`
+		EndedAt   string `json:"endedAt"`
+	} `json:"operation"`
+}
+
+// RequeueAll begins to requeue every dead letter that fits.
+func (c *Client) RequeueAll(ctx context.Context, filter RequeueFilter) (Answer[OneOperation], error) {
+	return ask[OneOperation](ctx, c, http.MethodPost, "/trigger-events/requeue", nil, filter)
+}
+
+// Operation reads how far an operation is.
+func (c *Client) Operation(ctx context.Context, id string) (Answer[OneOperation], error) {
+	return ask[OneOperation](ctx, c, http.MethodGet, "/operations/"+url.PathEscape(id), nil, nil)
+}
+
+// CancelOperation stops an operation where it is.
+func (c *Client) CancelOperation(ctx context.Context, id string) (Answer[OneOperation], error) {
+	return ask[OneOperation](ctx, c, http.MethodDelete, "/operations/"+url.PathEscape(id), nil, nil)
+}
+
 // Ingested is the answer of Reingest.
 type Ingested struct {
 	EventIDs []string `json:"eventIds"`

@@ -202,7 +202,7 @@ func TestWhatIsOverIsForgottenAfterItsTime(t *testing.T) {
 	half := save(t, s, pair).EventIDs
 	settle(t, s, trigger.Outcome{Event: claim(t, s, 1, 1)[0], RunID: "run_2", AttemptID: "att_2"}) // its sibling is open
 
-	keep := store.Retention{Events: time.Millisecond, DeadLetters: time.Hour}
+	keep := trigger.Retention{Events: time.Millisecond, DeadLetters: time.Hour}
 	b.exec(t, "SELECT pg_sleep(0.01)") // every row is older than a millisecond
 	purged, err := s.Purge(t.Context(), keep)
 	if err != nil {
@@ -241,12 +241,12 @@ func TestNothingIsForgottenWithoutAnOrder(t *testing.T) {
 	save(t, s, record(sub, `{}`))
 	settle(t, s, trigger.Outcome{Event: claim(t, s, 1, 1)[0], RunID: "run_1", AttemptID: "att_1"})
 	b.exec(t, "SELECT pg_sleep(0.01)")
-	for _, keep := range []store.Retention{{}, {Events: time.Hour}, {DeadLetters: time.Hour}} {
+	for _, keep := range []trigger.Retention{{}, {Events: time.Hour}, {DeadLetters: time.Hour}} {
 		if purged, err := s.Purge(t.Context(), keep); err != nil || purged.Events != 0 {
 			t.Errorf("%+v: %+v, %v", keep, purged, err)
 		}
 	}
-	if purged, err := s.Purge(t.Context(), store.Retention{Events: time.Millisecond}); err != nil || purged.Events != 1 {
+	if purged, err := s.Purge(t.Context(), trigger.Retention{Events: time.Millisecond}); err != nil || purged.Events != 1 {
 		t.Errorf("dead letters for ever: %+v, %v, want one event forgotten", purged, err)
 	}
 }
@@ -262,7 +262,7 @@ func TestForgettingGoesInSmallSteps(t *testing.T) {
 			SELECT id, id, $1, 'default', 'ignored', 'webhook', now() - interval '40 days'
 			FROM (SELECT 'evt_0' || lpad(to_hex((random() * 1e12)::bigint), 25, '0') AS id) AS x`, sub.SID)
 	}
-	purged, err := s.Purge(t.Context(), store.Retention{Events: 30 * 24 * time.Hour})
+	purged, err := s.Purge(t.Context(), trigger.Retention{Events: 30 * 24 * time.Hour})
 	if err != nil || purged.Events != 1200 {
 		t.Errorf("%+v, %v, want 1200 forgotten", purged, err)
 	}
@@ -275,7 +275,7 @@ func TestRunsAreForgottenAfterTheirTime(t *testing.T) {
 		VALUES ($1, 'default', 'wf', 'webhook', 'completed', '[]', now() - $2::interval, now() - $2::interval)`
 	b.exec(t, insert, "run_01aaaaaaaaaaaaaaaaaaaaaaaa", "40 days")
 	b.exec(t, insert, "run_01aaaaaaaaaaaaaaaaaaaaaaab", "1 day") // of an event that had waited for long
-	purged, err := s.Purge(t.Context(), store.Retention{Runs: 30 * 24 * time.Hour})
+	purged, err := s.Purge(t.Context(), trigger.Retention{Runs: 30 * 24 * time.Hour})
 	if err != nil || purged.Runs != 1 {
 		t.Errorf("%+v, %v, want one run forgotten", purged, err)
 	}

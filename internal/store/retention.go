@@ -6,18 +6,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/internal/ident"
 	"github.com/tocsin-dev/tocsin/internal/store/internal/dbsqlc"
+	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
-
-// Retention says how long what is over is kept; 0 means for ever.
-type Retention struct {
-	// Events is for calls and their events, attempts and deliveries, from their
-	// end on. A call is kept for as long as any of its events is.
-	Events time.Duration
-	// DeadLetters is for failed events, which can still be requeued.
-	DeadLetters time.Duration
-	// Runs is for runs of the embedded engine.
-	Runs time.Duration
-}
 
 // Purged counts the rows that were forgotten.
 type Purged struct{ Events, Runs int64 }
@@ -29,7 +19,7 @@ const (
 
 // Purge forgets what is past its time, a few rows a transaction, in one walk
 // over what is old. It takes no lock that a claim or a commit waits for.
-func (db *DB) Purge(ctx context.Context, keep Retention) (Purged, error) {
+func (db *DB) Purge(ctx context.Context, keep trigger.Retention) (Purged, error) {
 	var purged Purged
 	if shortest := shorter(keep.Events, keep.DeadLetters); shortest > 0 {
 		upto := ident.Before(ident.Event, time.Now().Add(-shortest))

@@ -151,6 +151,8 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	group.Go(func() error { return apps.Run(ctx, refreshEvery) })
 	group.Go(func() error { return apps.ReloadOn(ctx, reload) })
 	group.Go(func() error { return sweep(ctx, ledger, sweepEvery, log) })
+	group.Go(func() error { return operate(ctx, ledger, log) })
+	group.Go(func() error { return purge(ctx, ledger, cfg.Retention, cfg.RetentionEvery, log) })
 	return group.Wait()
 }
 

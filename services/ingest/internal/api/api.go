@@ -41,6 +41,9 @@ type Ledger interface {
 	Events(ctx context.Context, tenant string, id trigger.SubscriptionID, status trigger.Status, page trigger.Page) ([]trigger.EventSummary, string, error)
 	Event(ctx context.Context, tenant, eventID string) (*trigger.EventDetail, error)
 	Requeue(ctx context.Context, tenant, eventID string) error
+	RequeueAll(ctx context.Context, tenant string, filter trigger.RequeueFilter) (*trigger.Operation, error)
+	Operation(ctx context.Context, tenant, id string) (*trigger.Operation, error)
+	CancelOperation(ctx context.Context, tenant, id string) (*trigger.Operation, error)
 	SetAppState(ctx context.Context, appID string, state trigger.AppState) error
 	RequestReload(ctx context.Context) error
 	Connection(ctx context.Context, tenant, id string) (*trigger.Connection, error)
@@ -118,6 +121,9 @@ func (a *API) routes() []route {
 		{http.MethodGet, "/trigger-events/:id/raw", apikey.EventsRead, a.getRaw},
 		{http.MethodPost, "/trigger-events/:id/requeue", apikey.EventsWrite, a.requeue},
 		{http.MethodPost, "/trigger-events/:id/reingest", apikey.EventsWrite, a.reingest},
+		{http.MethodPost, "/trigger-events/requeue", apikey.EventsWrite, a.requeueAll},
+		{http.MethodGet, "/operations/:id", apikey.EventsRead, a.getOperation},
+		{http.MethodDelete, "/operations/:id", apikey.EventsWrite, a.cancelOperation},
 
 		{http.MethodGet, "/apps", apikey.AppsRead, a.listApps},
 		{http.MethodGet, "/apps/:id", apikey.AppsRead, a.getApp},

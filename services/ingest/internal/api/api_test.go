@@ -46,6 +46,7 @@ type world struct {
 	deleted   []trigger.SubscriptionID
 	status    trigger.Status
 	requeued  []string
+	filters   []trigger.RequeueFilter
 	states    map[string]trigger.AppState
 	reloads   int
 	destroyed []string
@@ -139,6 +140,28 @@ func (w *world) Requeue(ctx context.Context, tenant, id string) error {
 		w.requeued = append(w.requeued, id)
 	}
 	return w.err
+}
+
+func (w *world) RequeueAll(_ context.Context, tenant string, filter trigger.RequeueFilter) (*trigger.Operation, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.filters = append(w.filters, filter)
+	return w.operation(tenant, "op_1", trigger.OperationRunning)
+}
+
+func (w *world) Operation(_ context.Context, tenant, id string) (*trigger.Operation, error) {
+	return w.operation(tenant, id, trigger.OperationRunning)
+}
+
+func (w *world) CancelOperation(_ context.Context, tenant, id string) (*trigger.Operation, error) {
+	return w.operation(tenant, id, trigger.OperationCancelled)
+}
+
+func (w *world) operation(tenant, id string, state trigger.OperationState) (*trigger.Operation, error) {
+	if tenant != "acme" || id != "op_1" {
+		return nil, trigger.ErrUnknownOperation
+	}
+	return &trigger.Operation{ID: id, State: state, Total: 130, Requeued: 50, CreatedAt: w.event.ReceivedAt}, w.err
 }
 
 func (w *world) Reingest(ctx context.Context, tenant, id string) (trigger.IngestResult, error) {
@@ -378,6 +401,10 @@ func TestAnswersHaveTheHostedClientsShapes(t *testing.T) {
 		},
 		{"POST /trigger-events/evt_1/requeue", "", 200, `{"ok":true}`},
 		{"POST /trigger-events/evt_1/reingest", "", 200, `{"eventIds":["evt_2"],"status":"received"}`},
+		{"POST /trigger-events/requeue", `{"subscriptionId":"` + subID + `","errorCode":"plan_error"}`, 202, `{"operation":` + operationLine("running") + `}`},
+		{"POST /trigger-events/requeue", `{"all":true}`, 202, `{"operation":` + operationLine("running") + `}`},
+		{"GET /operations/op_1", "", 200, `{"operation":` + operationLine("running") + `}`},
+		{"DELETE /operations/op_1", "", 200, `{"operation":` + operationLine("cancelled") + `}`},
 		{"PATCH /apps/io.w6w.slack", `{"state":"disabled"}`, 200, `{"app":` + appJSON + `}`},
 		{"POST /apps/reload", "", 200, `{"apps":[` + appJSON + `]}`},
 		{"PUT /connections/conn_1", `{"app":"io.w6w.slack","auth":"bot","credential":{"accessToken":"CANARY"},"display":null}`, 201, connectionJSON},
@@ -435,6 +462,9 @@ func TestEveryRouteNeedsAKeyWithItsScope(t *testing.T) {
 		"GET /trigger-events/x/raw":             "events:read",
 		"POST /trigger-events/x/requeue":        "events:write",
 		"POST /trigger-events/x/reingest":       "events:write",
+		"POST /trigger-events/requeue":          "events:write",
+		"GET /operations/x":                     "events:read",
+		"DELETE /operations/x":                  "events:write",
 		"PATCH /apps/a":                         "apps:write",
 		"POST /apps/reload":                     "apps:write",
 		"DELETE /workflows/w":                   "subscriptions:write",

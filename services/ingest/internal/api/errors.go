@@ -73,6 +73,8 @@ func meaningOf(err error) (int, errorJSON) {
 		return http.StatusNotFound, errorJSON{Code: "unknown_workflow", Message: "the engine knows no such workflow"}
 	case errors.Is(err, trigger.ErrUnknownEvent):
 		return http.StatusNotFound, errorJSON{Code: "unknown_event", Message: "there is no such event"}
+	case errors.Is(err, trigger.ErrUnknownOperation):
+		return http.StatusNotFound, errorJSON{Code: "unknown_operation", Message: "there is no such operation"}
 	case errors.Is(err, trigger.ErrUnknownRun):
 		return http.StatusNotFound, errorJSON{Code: "unknown_run", Message: "there is no such run"}
 	case errors.Is(err, trigger.ErrUnknownConnection):

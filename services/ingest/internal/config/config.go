@@ -7,6 +7,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/internal/config"
 	"github.com/tocsin-dev/tocsin/internal/secret"
+	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
 // Config is every setting of ingest.
@@ -19,6 +20,9 @@ type Config struct {
 	PollInterval time.Duration
 	PollFloor    time.Duration
 	BootstrapKey secret.Text
+	// How long what is over is kept.
+	Retention      trigger.Retention
+	RetentionEvery time.Duration
 
 	set config.Set
 }
@@ -58,6 +62,19 @@ func declared() *Config {
 	config.Add(&c.set, &c.PollFloor, config.Var{
 		Name: "POLL_MIN_INTERVAL", Default: "10s", Doc: "no poll trigger is checked more often than this, whatever is asked for",
 	}, config.Duration(100*time.Millisecond, 24*time.Hour))
+	for _, keep := range []struct {
+		target              *time.Duration
+		name, fallback, doc string
+	}{
+		{&c.Retention.Events, "RETENTION_EVENTS", "720h", "how long calls and their events are kept once they are over; 0: for ever"},
+		{&c.Retention.DeadLetters, "RETENTION_DEAD_LETTERS", "2160h", "how long failed events are kept, and can be requeued; 0: for ever"},
+		{&c.Retention.Runs, "RETENTION_RUNS", "720h", "how long runs of the embedded engine are kept; 0: for ever"},
+	} {
+		config.Add(&c.set, keep.target, config.Var{Name: keep.name, Default: keep.fallback, Doc: keep.doc}, config.Duration(0, 100*365*24*time.Hour))
+	}
+	config.Add(&c.set, &c.RetentionEvery, config.Var{
+		Name: "RETENTION_INTERVAL", Default: "15m", Doc: "how often what is past its time is looked for",
+	}, config.Duration(time.Second, 24*time.Hour))
 	c.Bind(&c.set)
 	config.Add(&c.set, &c.BootstrapKey, config.Var{
 		Name: "BOOTSTRAP_API_KEY", Doc: "a management key accepted as tenant default with all scopes; for local use",
