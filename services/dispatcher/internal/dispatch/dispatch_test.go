@@ -733,3 +733,23 @@ func TestNothingIsStartedOnALeaseThatHasRunOut(t *testing.T) {
 		}
 	})
 }
+
+// OpenWOP RFC 0083 §C-2: a subscription may have a retry policy of its own.
+func TestASubscriptionsOwnPolicyIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := run(t, options{cfg: dispatch.Config{Fallback: time.Hour}})
+		b.engine.set(always(failing(engine.Retryable, "no")))
+		id := b.add(1, 1)
+		b.events[id].Retry = &trigger.RetryPolicy{MaxAttempts: 3, Backoff: trigger.BackoffFixed}
+		b.ring()
+		sleep(time.Minute)
+		want := []time.Duration{0, trigger.PolicyDelay, 2 * trigger.PolicyDelay}
+		if diff := cmp.Diff(want, b.engine.times(id, b.began)); diff != "" {
+			t.Errorf("starts (-want +got):\n%s", diff)
+		}
+		if b.count("event.retry") != 2 || b.count("event.failed") != 1 {
+			t.Errorf("log %v", b.logs.All())
+		}
+	})
+}

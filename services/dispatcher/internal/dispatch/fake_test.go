@@ -194,12 +194,13 @@ func (l *ledger) settle(o trigger.Outcome) {
 	}
 	e.Attempts++
 	e.err, e.runID = o.Err, o.RunID
+	wait, again := e.RetryAfter(e.Attempts)
 	switch {
 	case o.Err == nil:
 		e.status = trigger.StatusDispatched
 		e.log = append(e.log, trigger.AttemptDelivered)
-	case o.Err.Retryable && e.Attempts < trigger.MaxAttempts:
-		e.status, e.due = trigger.StatusReceived, time.Now().Add(trigger.RetryWait(e.Attempts))
+	case o.Err.Retryable && again:
+		e.status, e.due = trigger.StatusReceived, time.Now().Add(wait)
 		e.log = append(e.log, trigger.AttemptRetrying)
 	default:
 		e.status = trigger.StatusFailed

@@ -135,7 +135,7 @@ func (d *Dispatcher) reap(ctx context.Context) error {
 		}
 		for i := range lost {
 			d.metrics.attempts.WithLabelValues(trigger.AttemptLost).Inc()
-			d.clock.retryIn(trigger.RetryWait(lost[i].Attempt)) // at the latest: it counts from the lease's end
+			d.clock.retryIn(trigger.RetryWait(lost[i].Attempt)) // or sooner: it counts from the lease's end
 			d.log.Warn("event.lost", obs.Event(lost[i].EventID), obs.Attempt(lost[i].Attempt), obs.ErrorCode("lease_lost"),
 				zap.String("owner", lost[i].Owner))
 		}
