@@ -73,8 +73,10 @@ ORDER BY p.sid, p.received_at, p.event_id;
 
 -- name: ClaimSettle :many
 -- Ends claims: only rows whose claim still has the given token are touched,
--- and the lanes that were held are returned. Waits count from now, the end of
--- the attempt. A retry for a subscription that has ended is over.
+-- and the claims that were held are returned. A batch may hold an old claim of
+-- a subscription beside its present one, so a subscription alone names none.
+-- Waits count from now, the end of the attempt. A retry for a subscription that
+-- has ended is over.
 WITH result AS (
     SELECT
         unnest(@sids::bigint[]) AS sid,
@@ -94,11 +96,11 @@ WITH result AS (
     DELETE FROM trigger_claims AS c
     USING (SELECT DISTINCT r.sid, r.token FROM result AS r) AS l
     WHERE c.sid = l.sid AND c.token = l.token
-    RETURNING c.sid
+    RETURNING c.sid, c.token
 ), mine AS (
     SELECT r.sid, r.event_id, r.received_at, r.tenant, r.attempt, r.attempt_id, r.run_id, r.error_code, r.error, r.duration_ms, r.wait_ms,
         CASE WHEN r.outcome IN ('retrying', 'unattempted') AND s.lifecycle <> 'live' THEN 'ended' ELSE r.outcome END AS outcome
-    FROM result AS r JOIN held AS h ON h.sid = r.sid JOIN subscriptions AS s ON s.sid = r.sid
+    FROM result AS r JOIN held AS h ON h.sid = r.sid AND h.token = r.token JOIN subscriptions AS s ON s.sid = r.sid
 ), gone AS (
     DELETE FROM trigger_queue AS q USING mine AS m
     WHERE q.sid = m.sid AND q.received_at = m.received_at AND q.event_id = m.event_id
@@ -141,7 +143,7 @@ WITH result AS (
         (SELECT m.event_id FROM mine AS m WHERE m.attempt_id = coalesce(v.dead, v.last))
     FROM moved AS v WHERE v.delivery <> 'active'
 )
-SELECT h.sid FROM held AS h;
+SELECT h.sid, h.token FROM held AS h;
 
 -- name: OutcomeRing :exec
 -- Tells whoever waits for the outcome of an event that there is one.
@@ -157,7 +159,7 @@ FROM trigger_deliveries AS d WHERE d.event_id = ANY (@event_ids::text[]);
 UPDATE trigger_claims AS c SET lease_until = now() + a.lease_ms * interval '1 millisecond'
 FROM (SELECT unnest(@sids::bigint[]) AS sid, unnest(@tokens::text[]) AS token, @lease_ms::bigint AS lease_ms) AS a
 WHERE c.sid = a.sid AND c.token = a.token AND c.lease_until > now()
-RETURNING c.sid;
+RETURNING c.sid, c.token;
 
 -- name: ClaimReap :many
 -- Takes claims whose lease has run out. The attempt counts and waits from the

@@ -130,13 +130,13 @@ func (db *DB) Settle(ctx context.Context, outcomes []trigger.Outcome) ([]*trigge
 	if slices.ContainsFunc(outcomes, func(o trigger.Outcome) bool { return o.Event.Surface == trigger.SurfaceOpenWOP }) {
 		db.ringOutcomes(ctx)
 	}
-	holds := make(map[int64]bool, len(held))
-	for _, sid := range held {
-		holds[sid] = true
+	holds := make(map[trigger.Claim]bool, len(held))
+	for _, row := range held {
+		holds[trigger.Claim{SID: row.Sid, Token: row.Token}] = true
 	}
 	var lost []*trigger.PendingEvent
 	for _, outcome := range outcomes {
-		if !holds[outcome.Event.SID] {
+		if !holds[outcome.Event.Claim] {
 			lost = append(lost, outcome.Event)
 		}
 	}
@@ -202,13 +202,13 @@ func (db *DB) RenewClaims(ctx context.Context, claims []trigger.Claim, lease tim
 	if err != nil {
 		return nil, failed("renew claims", err)
 	}
-	held := make(map[int64]bool, len(kept))
-	for _, sid := range kept {
-		held[sid] = true
+	held := make(map[trigger.Claim]bool, len(kept))
+	for _, row := range kept {
+		held[trigger.Claim{SID: row.Sid, Token: row.Token}] = true
 	}
 	var lost []trigger.Claim
 	for _, claim := range claims {
-		if !held[claim.SID] {
+		if !held[claim] {
 			lost = append(lost, claim)
 		}
 	}

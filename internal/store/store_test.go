@@ -418,6 +418,39 @@ func TestAnExpiredLeaseChargesTheAttemptAndFencesTheLateWriter(t *testing.T) {
 	}
 }
 
+// A dispatcher that could not reach the database for long has an old claim's
+// outcome to record beside that of a new claim of the same subscription. The
+// fence is the claim, not the subscription.
+func TestAnOldClaimIsFencedBesideANewOneOfItsSubscription(t *testing.T) {
+	t.Parallel()
+	s, b := setup(t)
+	sub := subscribe(t, s)
+	first := save(t, s, record(sub, `{"n":1}`)).EventIDs[0]
+	second := save(t, s, record(sub, `{"n":2}`)).EventIDs[0]
+	old := claim(t, s, 1, 1)[0]
+	b.exec(t, "UPDATE trigger_claims SET lease_until = now()")
+	if _, err := s.ReapExpired(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fresh := claim(t, s, 1, 1)[0]
+	if old.ID != first || fresh.ID != second {
+		t.Fatalf("claimed %s and then %s, want %s and %s", old.ID, fresh.ID, first, second)
+	}
+	if kept, err := s.RenewClaims(t.Context(), []trigger.Claim{old.Claim, fresh.Claim}, time.Minute); err != nil || !slices.Equal(kept, []trigger.Claim{old.Claim}) {
+		t.Errorf("lost at the renewal: %v, %v, want the old claim", kept, err)
+	}
+	lost := settle(t, s, trigger.Outcome{Event: old, RunID: "run_1", AttemptID: "att_1"}, trigger.Outcome{Event: fresh, RunID: "run_2", AttemptID: "att_2"})
+	if len(lost) != 1 || lost[0] != old {
+		t.Errorf("lost %v, want the old claim's event", lost)
+	}
+	if got := event(t, s, first); got.Status != trigger.StatusReceived || got.Attempts != 1 {
+		t.Errorf("the old claim's event is %s with %d attempts, want received with the lost one", got.Status, got.Attempts)
+	}
+	if got := event(t, s, second); got.Status != trigger.StatusDispatched {
+		t.Errorf("the new claim's event is %s, want dispatched", got.Status)
+	}
+}
+
 func TestRenewedClaimsAreKeptAndLostOnesNamed(t *testing.T) {
 	t.Parallel()
 	s, b := setup(t)

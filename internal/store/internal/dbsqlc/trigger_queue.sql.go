@@ -299,7 +299,7 @@ const ClaimRenew = `-- name: ClaimRenew :many
 UPDATE trigger_claims AS c SET lease_until = now() + a.lease_ms * interval '1 millisecond'
 FROM (SELECT unnest($1::bigint[]) AS sid, unnest($2::text[]) AS token, $3::bigint AS lease_ms) AS a
 WHERE c.sid = a.sid AND c.token = a.token AND c.lease_until > now()
-RETURNING c.sid
+RETURNING c.sid, c.token
 `
 
 type ClaimRenewParams struct {
@@ -308,20 +308,25 @@ type ClaimRenewParams struct {
 	LeaseMs int64
 }
 
+type ClaimRenewRow struct {
+	Sid   int64
+	Token string
+}
+
 // Lengthens claims; those not returned are lost.
-func (q *Queries) ClaimRenew(ctx context.Context, db DBTX, arg *ClaimRenewParams) ([]int64, error) {
+func (q *Queries) ClaimRenew(ctx context.Context, db DBTX, arg *ClaimRenewParams) ([]*ClaimRenewRow, error) {
 	rows, err := db.Query(ctx, ClaimRenew, arg.Sids, arg.Tokens, arg.LeaseMs)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int64
+	var items []*ClaimRenewRow
 	for rows.Next() {
-		var sid int64
-		if err := rows.Scan(&sid); err != nil {
+		var i ClaimRenewRow
+		if err := rows.Scan(&i.Sid, &i.Token); err != nil {
 			return nil, err
 		}
-		items = append(items, sid)
+		items = append(items, &i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -349,11 +354,11 @@ WITH result AS (
     DELETE FROM trigger_claims AS c
     USING (SELECT DISTINCT r.sid, r.token FROM result AS r) AS l
     WHERE c.sid = l.sid AND c.token = l.token
-    RETURNING c.sid
+    RETURNING c.sid, c.token
 ), mine AS (
     SELECT r.sid, r.event_id, r.received_at, r.tenant, r.attempt, r.attempt_id, r.run_id, r.error_code, r.error, r.duration_ms, r.wait_ms,
         CASE WHEN r.outcome IN ('retrying', 'unattempted') AND s.lifecycle <> 'live' THEN 'ended' ELSE r.outcome END AS outcome
-    FROM result AS r JOIN held AS h ON h.sid = r.sid JOIN subscriptions AS s ON s.sid = r.sid
+    FROM result AS r JOIN held AS h ON h.sid = r.sid AND h.token = r.token JOIN subscriptions AS s ON s.sid = r.sid
 ), gone AS (
     DELETE FROM trigger_queue AS q USING mine AS m
     WHERE q.sid = m.sid AND q.received_at = m.received_at AND q.event_id = m.event_id
@@ -396,7 +401,7 @@ WITH result AS (
         (SELECT m.event_id FROM mine AS m WHERE m.attempt_id = coalesce(v.dead, v.last))
     FROM moved AS v WHERE v.delivery <> 'active'
 )
-SELECT h.sid FROM held AS h
+SELECT h.sid, h.token FROM held AS h
 `
 
 type ClaimSettleParams struct {
@@ -416,10 +421,17 @@ type ClaimSettleParams struct {
 	BreakAfter  int32
 }
 
+type ClaimSettleRow struct {
+	Sid   int64
+	Token string
+}
+
 // Ends claims: only rows whose claim still has the given token are touched,
-// and the lanes that were held are returned. Waits count from now, the end of
-// the attempt. A retry for a subscription that has ended is over.
-func (q *Queries) ClaimSettle(ctx context.Context, db DBTX, arg *ClaimSettleParams) ([]int64, error) {
+// and the claims that were held are returned. A batch may hold an old claim of
+// a subscription beside its present one, so a subscription alone names none.
+// Waits count from now, the end of the attempt. A retry for a subscription that
+// has ended is over.
+func (q *Queries) ClaimSettle(ctx context.Context, db DBTX, arg *ClaimSettleParams) ([]*ClaimSettleRow, error) {
 	rows, err := db.Query(ctx, ClaimSettle,
 		arg.Sids,
 		arg.Tokens,
@@ -440,13 +452,13 @@ func (q *Queries) ClaimSettle(ctx context.Context, db DBTX, arg *ClaimSettlePara
 		return nil, err
 	}
 	defer rows.Close()
-	var items []int64
+	var items []*ClaimSettleRow
 	for rows.Next() {
-		var sid int64
-		if err := rows.Scan(&sid); err != nil {
+		var i ClaimSettleRow
+		if err := rows.Scan(&i.Sid, &i.Token); err != nil {
 			return nil, err
 		}
-		items = append(items, sid)
+		items = append(items, &i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
