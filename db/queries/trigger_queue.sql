@@ -4,7 +4,9 @@
 -- handed to ClaimEvents through a transaction-local setting, so that both go
 -- out in one round trip, while the second one sees what the lock protects with
 -- a snapshot of its own. An advisory lock, since a dispatcher should skip a
--- lane that another one is claiming, not wait for it.
+-- lane that another one is claiming, not wait for it. LATERAL with OFFSET 0
+-- keeps the planner to one look-up a lane, whatever it thinks of the size of
+-- subscriptions.
 WITH RECURSIVE lane AS (
     (SELECT q.sid, 1 AS n FROM trigger_queue AS q WHERE q.sid > @after::bigint ORDER BY q.sid LIMIT 1)
     UNION ALL
@@ -13,7 +15,9 @@ WITH RECURSIVE lane AS (
 ), due AS (
     SELECT l.sid
     FROM lane AS l
-    JOIN subscriptions AS s ON s.sid = l.sid AND s.delivery = 'active' AND s.lifecycle = 'live'
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM subscriptions AS t WHERE t.sid = l.sid AND t.delivery = 'active' AND t.lifecycle = 'live' OFFSET 0
+    ) AS s
     WHERE NOT EXISTS (SELECT 1 FROM trigger_claims AS c WHERE c.sid = l.sid)
         AND EXISTS (SELECT 1 FROM trigger_queue AS q WHERE q.sid = l.sid AND q.due_at <= now())
     LIMIT @max_lanes::int
@@ -29,7 +33,9 @@ SELECT
 
 -- name: ClaimEvents :many
 -- Second half of a claim: takes the oldest due events of the locked lanes and
--- writes one claim a lane. Times are by the server clock.
+-- writes one claim a lane. A lane that this snapshot shows as claimed is left
+-- alone, although its claim may be settled and gone by now: so would be the
+-- events that the snapshot still shows. Times are by the server clock.
 WITH ask AS (
     SELECT string_to_array(current_setting('tocsin.lanes'), ',') AS ids, @max_events::bigint AS max_events,
         @max_per_lane::bigint AS max_per_lane, @one_at_a_time::text[] AS one_at_a_time,
@@ -42,7 +48,11 @@ WITH ask AS (
         ELSE greatest(1, least(l.max_per_lane, l.max_events / l.in_all))
     END)::bigint AS quota
     FROM lanes AS l
-    JOIN subscriptions AS s ON s.sid = l.sid AND s.delivery = 'active' AND s.lifecycle = 'live'
+    CROSS JOIN LATERAL (
+        SELECT t.app_id, t.trigger_key FROM subscriptions AS t
+        WHERE t.sid = l.sid AND t.delivery = 'active' AND t.lifecycle = 'live' OFFSET 0
+    ) AS s
+    WHERE NOT EXISTS (SELECT 1 FROM trigger_claims AS c WHERE c.sid = l.sid)
 ), picked AS (
     SELECT e.sid, e.received_at, e.event_id, e.attempts
     FROM share AS l

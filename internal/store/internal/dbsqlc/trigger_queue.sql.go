@@ -25,7 +25,11 @@ WITH ask AS (
         ELSE greatest(1, least(l.max_per_lane, l.max_events / l.in_all))
     END)::bigint AS quota
     FROM lanes AS l
-    JOIN subscriptions AS s ON s.sid = l.sid AND s.delivery = 'active' AND s.lifecycle = 'live'
+    CROSS JOIN LATERAL (
+        SELECT t.app_id, t.trigger_key FROM subscriptions AS t
+        WHERE t.sid = l.sid AND t.delivery = 'active' AND t.lifecycle = 'live' OFFSET 0
+    ) AS s
+    WHERE NOT EXISTS (SELECT 1 FROM trigger_claims AS c WHERE c.sid = l.sid)
 ), picked AS (
     SELECT e.sid, e.received_at, e.event_id, e.attempts
     FROM share AS l
@@ -87,7 +91,9 @@ type ClaimEventsRow struct {
 }
 
 // Second half of a claim: takes the oldest due events of the locked lanes and
-// writes one claim a lane. Times are by the server clock.
+// writes one claim a lane. A lane that this snapshot shows as claimed is left
+// alone, although its claim may be settled and gone by now: so would be the
+// events that the snapshot still shows. Times are by the server clock.
 func (q *Queries) ClaimEvents(ctx context.Context, db DBTX, arg *ClaimEventsParams) ([]*ClaimEventsRow, error) {
 	rows, err := db.Query(ctx, ClaimEvents,
 		arg.MaxEvents,
@@ -144,7 +150,9 @@ WITH RECURSIVE lane AS (
 ), due AS (
     SELECT l.sid
     FROM lane AS l
-    JOIN subscriptions AS s ON s.sid = l.sid AND s.delivery = 'active' AND s.lifecycle = 'live'
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM subscriptions AS t WHERE t.sid = l.sid AND t.delivery = 'active' AND t.lifecycle = 'live' OFFSET 0
+    ) AS s
     WHERE NOT EXISTS (SELECT 1 FROM trigger_claims AS c WHERE c.sid = l.sid)
         AND EXISTS (SELECT 1 FROM trigger_queue AS q WHERE q.sid = l.sid AND q.due_at <= now())
     LIMIT $3::int
@@ -178,7 +186,9 @@ type ClaimLanesRow struct {
 // handed to ClaimEvents through a transaction-local setting, so that both go
 // out in one round trip, while the second one sees what the lock protects with
 // a snapshot of its own. An advisory lock, since a dispatcher should skip a
-// lane that another one is claiming, not wait for it.
+// lane that another one is claiming, not wait for it. LATERAL with OFFSET 0
+// keeps the planner to one look-up a lane, whatever it thinks of the size of
+// subscriptions.
 func (q *Queries) ClaimLanes(ctx context.Context, db DBTX, arg *ClaimLanesParams) (*ClaimLanesRow, error) {
 	row := db.QueryRow(ctx, ClaimLanes, arg.After, arg.MaxScan, arg.MaxLanes)
 	var i ClaimLanesRow
