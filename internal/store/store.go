@@ -101,6 +101,9 @@ func openPool(ctx context.Context, cfg Config) (*pgxpool.Pool, error) {
 	config.ConnConfig.RuntimeParams["application_name"] = cfg.Application
 	config.ConnConfig.ConnectTimeout = 5 * time.Second
 	config.MaxConnLifetimeJitter = 5 * time.Minute
+	// A look a second keeps the connections in use; a ping before each would
+	// double an idle service's queries.
+	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > 15*time.Second }
 	pooled, err := behindPooler(ctx, config.ConnConfig)
 	if err != nil {
 		return nil, unavailable("open database", err)
