@@ -34,3 +34,8 @@ UPDATE schedules SET due_at = CASE WHEN cron = '' THEN CASE WHEN due_at > now() 
 
 -- name: ScheduleForget :exec
 DELETE FROM schedules WHERE sid = @sid;
+
+-- name: ScheduleMove :exec
+-- Puts a slot into the past, for tests.
+UPDATE schedules AS p SET due_at = now() - a.ago_ms * interval '1 millisecond'
+FROM (SELECT @sid::bigint AS sid, @ago_ms::bigint AS ago_ms) AS a WHERE p.sid = a.sid;

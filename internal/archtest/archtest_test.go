@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"internal/ident":       {},
 	"internal/jsonpointer": {},
 	"internal/obs":         {},
+	"internal/schedule":    {},
 	"internal/secret":      {},
 	"internal/trigger":     {},
 
@@ -37,7 +38,7 @@ var mayImport = map[string][]string{
 	"internal/dedup":       {"internal/jsonpointer", "internal/trigger"},
 	"internal/explain":     {"internal/trigger"},
 	"internal/handshake":   {"internal/jsonpointer", "internal/secret", "internal/trigger", "internal/verify"},
-	"internal/manager":     {"internal/handshake", "internal/hook", "internal/params", "internal/trigger", "internal/triggercall", "internal/verify"},
+	"internal/manager":     {"internal/handshake", "internal/hook", "internal/params", "internal/schedule", "internal/trigger", "internal/triggercall", "internal/verify"},
 	"internal/params":      {"internal/trigger"},
 	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger"},
 	"internal/triggercall": {"internal/trigger"},
@@ -66,11 +67,16 @@ var mayImport = map[string][]string{
 		"internal/apikey", "internal/config", "internal/explain", "internal/manager", "internal/obs", "internal/params",
 		"internal/secret", "internal/trigger", "internal/triggercall",
 	},
+	"services/ingest/internal/openwop": {
+		"internal/apikey", "internal/engine", "internal/ident", "internal/manager", "internal/obs", "internal/secret", "internal/trigger",
+		"internal/verify",
+	},
 }
 
 // onlyIn says which folders may import a library, by the prefix of its path.
 var onlyIn = map[string][]string{
 	"github.com/labstack/echo":              {"services/ingest"},
+	"github.com/netresearch/go-cron":        {"internal/schedule"},
 	"github.com/jackc/pgx":                  {"internal/store", "internal/bell", "db", "e2e"},
 	"github.com/golang-migrate":             {"internal/store", "db"},
 	"github.com/stretchr/testify":           {},
@@ -105,7 +111,7 @@ M/services/ingest M/services/dispatcher/internal/dispatch
 M/internal/novelty`, "M/", module))
 	want := []string{
 		"internal/manager imports internal/store; internal/manager may import only " +
-			"[internal/handshake internal/hook internal/params internal/trigger internal/triggercall internal/verify]",
+			"[internal/handshake internal/hook internal/params internal/schedule internal/trigger internal/triggercall internal/verify]",
 		"internal/obs imports github.com/jackc/pgx/v5/pgxpool; only [internal/store internal/bell db e2e] may import github.com/jackc/pgx",
 		"services/ingest imports services/dispatcher/internal/dispatch; services/ingest may import only [internal]",
 		"internal/novelty has no rule; say in internal/archtest what it may import",

@@ -24,6 +24,9 @@ type Config struct {
 	// URL is a direct connection to PostgreSQL, or nil to poll only. It is an
 	// interface, since the types that hide a password have it.
 	URL interface{ Reveal() string }
+	// Channel is what to listen on; "" is the bell's own. On another channel every
+	// listener wakes at once.
+	Channel string
 	// Application names the connection in pg_stat_activity.
 	Application string
 	// Heartbeat is how long a quiet connection is trusted before the server is
@@ -71,6 +74,9 @@ type Listener struct {
 
 // New makes a Listener that does nothing until Run.
 func New(cfg Config) *Listener {
+	if cfg.Channel == "" {
+		cfg.Channel = db.Channel
+	}
 	if cfg.Heartbeat == 0 {
 		cfg.Heartbeat = 10 * time.Second
 	}
@@ -220,7 +226,7 @@ func (l *Listener) listen(ctx context.Context, conn *pgx.Conn) error {
 	if pid != conn.PgConn().PID() {
 		return errPooled // a pooler makes up the process id that it gives at connect
 	}
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{db.Channel}.Sanitize()); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.cfg.Channel}.Sanitize()); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	return l.ask(ctx, conn)
@@ -234,7 +240,7 @@ func (l *Listener) ask(ctx context.Context, conn *pgx.Conn) error {
 	defer cancel()
 	var listening, isFirst bool
 	err := conn.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM pg_listening_channels() AS c WHERE c = $1),
-		CASE WHEN $2::bool THEN true ELSE pg_try_advisory_lock($3) END`, db.Channel, l.first.Load(), firstLock).Scan(&listening, &isFirst)
+		CASE WHEN $2::bool THEN true ELSE pg_try_advisory_lock($3) END`, l.cfg.Channel, l.first.Load() || l.cfg.Channel != db.Channel, firstLock).Scan(&listening, &isFirst)
 	switch {
 	case err != nil:
 		return fmt.Errorf("heartbeat: %w", err)

@@ -60,6 +60,7 @@ type Engine struct {
 	URL       *url.URL
 	Token     secret.Text
 	Workflows []string
+	TestSeams bool
 }
 
 // Bind declares ENGINE_URL, ENGINE_TOKEN and EMBEDDED_WORKFLOWS.
@@ -73,6 +74,9 @@ func (e *Engine) Bind(s *Set) {
 		Name: "EMBEDDED_WORKFLOWS",
 		Doc:  "workflow ids the embedded engine knows, separated by commas; none: any",
 	}, List("ids separated by commas"))
+	Add(s, &e.TestSeams, Var{
+		Name: "OPENWOP_TEST_SEAMS", Default: "false", Doc: "1 mounts the routes of OpenWOP's conformance suite; never for use",
+	}, Bool())
 }
 
 // Hook bounds the sandbox.

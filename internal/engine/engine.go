@@ -12,6 +12,10 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
+// SeamWorkflow is a workflow whose runs cannot start, on an engine that was told
+// so: OpenWOP's conformance suite wants to see retries run out.
+const SeamWorkflow = "openwop-seam-unavailable"
+
 // StartRequest asks for one run. Without an AttemptID no delivery caused it: it
 // was asked for by hand, and Event is its input. EventID is the idempotency key: the same id
 // must never start a second run on an engine that honours it.

@@ -21,6 +21,9 @@ func (m *TriggerManager) ParseOutput(ctx context.Context, event *trigger.Pending
 			Code: "payload_unreadable", Message: "the stored event cannot be opened with the configured ENCRYPTION_KEYS", Phase: "resolution",
 		}
 	}
+	if event.Surface == trigger.SurfaceOpenWOP && event.TriggerKey == trigger.BuiltinWebhook {
+		return triggerEvent(event), true, nil
+	}
 	def, err := m.apps.Trigger(event.AppID, event.TriggerKey)
 	if err != nil {
 		// Without the app nobody can say whether it has a parseOutput.

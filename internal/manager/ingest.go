@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
@@ -23,7 +24,7 @@ const ingestTries = 4
 func (m *TriggerManager) Ingest(ctx context.Context, id trigger.SubscriptionID, call *trigger.Call) (trigger.IngestResult, error) {
 	for range ingestTries {
 		result, err := m.ingest(ctx, id, call)
-		if !errors.Is(err, trigger.ErrConflict) {
+		if !errors.Is(err, trigger.ErrConflict) || call.Tick != nil { // somebody else's tick is not ours to try again
 			return result, err
 		}
 	}
@@ -35,13 +36,19 @@ func (m *TriggerManager) ingest(ctx context.Context, id trigger.SubscriptionID, 
 	if err != nil {
 		return trigger.IngestResult{}, err
 	}
+	if s.Surface == trigger.SurfaceOpenWOP && call.Tick == nil {
+		return trigger.IngestResult{}, trigger.ErrUnknownSubscription // its door asks for a signature: Deliver
+	}
 	record := &trigger.CallRecord{
-		Subscription: s, Call: call,
+		Subscription: s, Call: call, Tick: call.Tick,
 		MaskedQuery: triggercall.MaskQuery(call.RawQuery), MaskedHeader: triggercall.MaskHeader(call.Header),
 	}
 	response, err := m.parse(ctx, record)
 	if err != nil {
 		return trigger.IngestResult{}, err
+	}
+	if s.Surface == trigger.SurfaceOpenWOP {
+		record.DedupKey = OpaqueKey(s.ID.Reveal(), call.Tick.Slot.UTC().Format(time.RFC3339Nano))
 	}
 	saved, err := m.store.SaveCall(ctx, record)
 	if err != nil {

@@ -68,7 +68,7 @@ func New(cfg Config) *TriggerManager {
 	return &TriggerManager{
 		connections: cfg.Connections,
 		pollDefault: cfg.PollInterval, pollFloor: cfg.PollFloor,
-		store: cfg.Store, apps: cfg.Apps, hooks: cfg.Hooks, workflows: cfg.Workflows,
+		store: cfg.Store, apps: withBuiltins{cfg.Apps}, hooks: cfg.Hooks, workflows: cfg.Workflows,
 		hostURL: strings.TrimRight(cfg.HostURL, "/"), limits: hook.Limits{Wall: cfg.HookTimeout}, log: cfg.Log,
 	}
 }

@@ -53,6 +53,11 @@ type Store interface {
 	EndPoll(ctx context.Context, poll *trigger.DuePoll, failure *trigger.StepError, wait time.Duration) (held bool, err error)
 	// Event reads one event of the tenant.
 	Event(ctx context.Context, tenant, eventID string) (*trigger.EventDetail, error)
+	// DueSchedules lists schedules whose slot has come, and how long it is until
+	// the next one.
+	DueSchedules(ctx context.Context, limit int) ([]trigger.DueSchedule, time.Duration, error)
+	// PassTick moves a schedule on without an event.
+	PassTick(ctx context.Context, tick trigger.Tick) (moved bool, err error)
 	// StoredCall reads the masked call of an event.
 	StoredCall(ctx context.Context, eventID string) (*trigger.StoredCall, error)
 }

@@ -82,7 +82,9 @@ func ParseKeyring(text Text) (*Keyring, error) {
 
 // Fingerprint tells one secret from another and gives neither away: keyed, cut
 // to 64 bits. It changes with the first key, so it is kept where it was made.
-func (k *Keyring) Fingerprint(value []byte) string { return hex.EncodeToString(digest(k.mac, string(value))[:8]) }
+func (k *Keyring) Fingerprint(value []byte) string {
+	return hex.EncodeToString(digest(k.mac, string(value))[:8])
+}
 
 func digest(key []byte, text string) []byte {
 	mac := hmac.New(sha256.New, key)

@@ -189,26 +189,11 @@ func (db *DB) EventSubscription(ctx context.Context, tenant, eventID string) (*t
 	return db.SubscriptionBySID(ctx, row.Sid)
 }
 
-// IdempotentRequest names a request with an Idempotency-Key (OpenWOP Layer 1).
-type IdempotentRequest struct {
-	Tenant, Operation string
-	Key, Digest       []byte // hashes: the key itself is not kept
-	Owner             string
-}
-
-// IdempotentAnswer is what became of an earlier request with the same key.
-type IdempotentAnswer struct {
-	SameRequest bool
-	Pending     bool
-	Status      int
-	Body        []byte
-}
-
 const idempotencyKept = 24 * time.Hour
 
 // BeginIdempotent takes a key for the lease. When it is taken or answered
 // already, the answer is not nil.
-func (db *DB) BeginIdempotent(ctx context.Context, r IdempotentRequest, lease time.Duration) (*IdempotentAnswer, error) {
+func (db *DB) BeginIdempotent(ctx context.Context, r trigger.IdempotentRequest, lease time.Duration) (*trigger.IdempotentAnswer, error) {
 	for range 3 { // the holder may end between the two questions
 		_, err := db.queries.IdempotencyBegin(ctx, db.pool, &dbsqlc.IdempotencyBeginParams{
 			Tenant: r.Tenant, Operation: r.Operation, Key: r.Key, Digest: r.Digest, Owner: r.Owner,
@@ -231,7 +216,7 @@ func (db *DB) BeginIdempotent(ctx context.Context, r IdempotentRequest, lease ti
 		if err != nil {
 			return nil, failed("read idempotency key", err)
 		}
-		return &IdempotentAnswer{
+		return &trigger.IdempotentAnswer{
 			SameRequest: string(row.Digest) == string(r.Digest), Pending: row.State == "pending" || row.State == "retryable-failure",
 			Status: int(row.Status), Body: body,
 		}, nil
@@ -241,7 +226,7 @@ func (db *DB) BeginIdempotent(ctx context.Context, r IdempotentRequest, lease ti
 
 // EndIdempotent keeps the answer of a request. One that says try again frees
 // the key for the same request; one that is not to be kept frees it for any.
-func (db *DB) EndIdempotent(ctx context.Context, r IdempotentRequest, status int, body []byte) error {
+func (db *DB) EndIdempotent(ctx context.Context, r trigger.IdempotentRequest, status int, body []byte) error {
 	p := &dbsqlc.IdempotencyEndParams{Tenant: r.Tenant, Operation: r.Operation, Key: r.Key, Owner: r.Owner, Status: int32(status)}
 	switch {
 	case status == 400, status == 401, status == 403:

@@ -89,3 +89,11 @@ func (db *DB) saveTick(ctx context.Context, p *pendingCall) (*trigger.SavedCall,
 	}
 	return saved, nil
 }
+
+// MoveSchedule puts a schedule's slot into the past, for tests.
+func (db *DB) MoveSchedule(ctx context.Context, sid int64, ago time.Duration) error {
+	if err := db.queries.ScheduleMove(ctx, db.pool, &dbsqlc.ScheduleMoveParams{Sid: sid, AgoMs: ago.Milliseconds()}); err != nil {
+		return failed("move a schedule", err)
+	}
+	return nil
+}

@@ -218,3 +218,18 @@ type EventOutcome struct {
 	RunID     string
 	AttemptID string
 }
+
+// IdempotentRequest names a request with an Idempotency-Key (OpenWOP Layer 1).
+type IdempotentRequest struct {
+	Tenant, Operation string
+	Key, Digest       []byte // hashes: the key itself is not kept
+	Owner             string
+}
+
+// IdempotentAnswer is what became of an earlier request with the same key.
+type IdempotentAnswer struct {
+	SameRequest bool
+	Pending     bool
+	Status      int
+	Body        []byte
+}

@@ -115,7 +115,7 @@ func run(ctx context.Context, cfg *config.Config, instance string, log *zap.Logg
 	}
 	runs, err := open.Open(open.Config{
 		URL: cfg.Engine.URL, Token: cfg.Engine.Token, Workflows: cfg.Engine.Workflows, Runs: ledger, AllowPrivate: cfg.AllowPrivateEgress,
-		Concurrency: cfg.Concurrency,
+		Concurrency: cfg.Concurrency, Seams: cfg.Engine.TestSeams,
 	})
 	if err != nil {
 		return err

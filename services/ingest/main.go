@@ -28,9 +28,11 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/secret"
 	"github.com/tocsin-dev/tocsin/internal/store"
 	"github.com/tocsin-dev/tocsin/services/ingest/internal/adapter/poll"
+	"github.com/tocsin-dev/tocsin/services/ingest/internal/adapter/schedule"
 	"github.com/tocsin-dev/tocsin/services/ingest/internal/adapter/webhook"
 	"github.com/tocsin-dev/tocsin/services/ingest/internal/api"
 	"github.com/tocsin-dev/tocsin/services/ingest/internal/config"
+	"github.com/tocsin-dev/tocsin/services/ingest/internal/openwop"
 )
 
 const service = "ingest"
@@ -111,6 +113,7 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	}
 	runs, err := open.Open(open.Config{
 		URL: cfg.Engine.URL, Token: cfg.Engine.Token, Workflows: cfg.Engine.Workflows, Runs: ledger, AllowPrivate: cfg.AllowPrivateEgress, Concurrency: 8,
+		Seams: cfg.Engine.TestSeams,
 	})
 	if err != nil {
 		return err
@@ -123,17 +126,23 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	})
 	public := webhook.New(webhook.Config{Ingester: triggers, MaxBody: cfg.MaxBody, Log: log, Metrics: metrics})
 	polls := &poll.Adapter{Manager: triggers, Log: log}
+	schedules := &schedule.Adapter{Manager: triggers, Log: log}
+	keys := apikey.NewAuthenticator(ledger, cfg.BootstrapKey)
+	bridge, outcomes, err := newOpenWOP(cfg, openwop.Config{Manager: triggers, Ledger: ledger, Keys: keys, Engine: runs, Metrics: metrics, Log: log}, ledger)
+	if err != nil {
+		return err
+	}
 	management := api.New(api.Config{
-		Manager: triggers, Ledger: ledger, Apps: apps, Keys: apikey.NewAuthenticator(ledger, cfg.BootstrapKey), HostURL: cfg.HostURL,
+		Manager: triggers, Ledger: ledger, Apps: apps, Keys: keys, HostURL: cfg.HostURL,
 		Health: health, Metrics: metrics, Log: log,
 	})
 
 	limits := obs.Limits{Body: bodyTime, Write: bodyTime + cfg.Hook.Timeout + answerTime}
-	publicServer, err := obs.Listen(ctx, "ingest", cfg.IngestAddr, public.Handler(), limits, log)
+	publicServer, err := obs.Listen(ctx, "ingest", cfg.IngestAddr, split(openwop.OwnsIngest, bridge.IngestHandler(), public.Handler()), limits, log)
 	if err != nil {
 		return err
 	}
-	managementServer, err := obs.Listen(ctx, "management", cfg.APIAddr, management.Handler(), limits, log) //nolint:contextcheck // each request has a context of its own
+	managementServer, err := obs.Listen(ctx, "management", cfg.APIAddr, split(openwop.Owns, bridge.Handler(), management.Handler()), limits, log) //nolint:contextcheck // each request has a context of its own
 	if err != nil {
 		return errors.Join(err, publicServer.Close())
 	}
@@ -148,6 +157,9 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 		return obs.Serve(ctx, stop, publicServer, managementServer)
 	})
 	group.Go(func() error { return polls.Run(ctx) })
+	group.Go(func() error { return schedules.Run(ctx) })
+	group.Go(func() error { return bridge.Run(ctx) })
+	group.Go(func() error { return outcomes.Run(ctx) })
 	group.Go(func() error { return apps.Run(ctx, refreshEvery) })
 	group.Go(func() error { return apps.ReloadOn(ctx, reload) })
 	group.Go(func() error { return sweep(ctx, ledger, sweepEvery, log) })

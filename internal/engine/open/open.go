@@ -27,13 +27,17 @@ type Config struct {
 	// Concurrency is how many starts go out at once; as many connections are
 	// kept.
 	Concurrency int
+	// Seams lets tests see an engine fail (OPENWOP_TEST_SEAMS).
+	Seams bool
 }
 
 // Open makes the engine; it does not call it.
 func Open(cfg Config) (engine.Engine, error) {
 	switch cfg.URL.Scheme {
 	case "embedded":
-		return embedded.New(cfg.Runs, cfg.Workflows), nil
+		e := embedded.New(cfg.Runs, cfg.Workflows)
+		e.Seams = cfg.Seams
+		return e, nil
 	case "http", "https":
 		e, err := httpengine.New(httpengine.Config{URL: cfg.URL, Token: cfg.Token, Client: client(cfg)})
 		if err != nil {

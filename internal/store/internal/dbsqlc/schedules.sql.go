@@ -119,6 +119,22 @@ func (q *Queries) ScheduleForget(ctx context.Context, db DBTX, sid int64) error 
 	return err
 }
 
+const ScheduleMove = `-- name: ScheduleMove :exec
+UPDATE schedules AS p SET due_at = now() - a.ago_ms * interval '1 millisecond'
+FROM (SELECT $1::bigint AS sid, $2::bigint AS ago_ms) AS a WHERE p.sid = a.sid
+`
+
+type ScheduleMoveParams struct {
+	Sid   int64
+	AgoMs int64
+}
+
+// Puts a slot into the past, for tests.
+func (q *Queries) ScheduleMove(ctx context.Context, db DBTX, arg *ScheduleMoveParams) error {
+	_, err := db.Exec(ctx, ScheduleMove, arg.Sid, arg.AgoMs)
+	return err
+}
+
 const ScheduleNext = `-- name: ScheduleNext :one
 SELECT coalesce(extract(epoch FROM min(p.due_at) - now()) * 1000, -1)::bigint AS next_ms
 FROM schedules AS p

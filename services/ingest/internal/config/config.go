@@ -23,6 +23,10 @@ type Config struct {
 	// How long what is over is kept.
 	Retention      trigger.Retention
 	RetentionEvery time.Duration
+	// Listen is where outcomes are heard; PostWait bounds how long a post waits
+	// for its own.
+	Listen   config.DSN
+	PostWait time.Duration
 
 	set config.Set
 }
@@ -32,6 +36,9 @@ func FromEnv(getenv func(string) string) (*Config, error) {
 	c := declared()
 	if err := c.set.FromEnv(getenv); err != nil {
 		return nil, err
+	}
+	if c.Listen.IsZero() {
+		c.Listen = c.Database.URL
 	}
 	return c, nil
 }
@@ -45,10 +52,10 @@ func (c *Config) Set() *config.Set { return &c.set }
 func declared() *Config {
 	c := &Config{}
 	config.Add(&c.set, &c.IngestAddr, config.Var{
-		Name: "INGEST_ADDR", Default: ":8080", Doc: "public listener: only /triggers/webhooks/*",
+		Name: "INGEST_ADDR", Default: ":8080", Doc: "public listener: only /triggers/webhooks/* and /openwop/ingest/*",
 	}, config.Listen())
 	config.Add(&c.set, &c.APIAddr, config.Var{
-		Name: "API_ADDR", Default: ":8081", Doc: "management listener: API, /metrics, /healthz, /readyz",
+		Name: "API_ADDR", Default: ":8081", Doc: "management listener: API, /v1, /.well-known/openwop, /metrics, /healthz, /readyz",
 	}, config.Listen())
 	config.Add(&c.set, &c.HostURL, config.Var{
 		Name: "HOST_URL", Default: "http://localhost:8080", Doc: "public origin; callback URLs are built from it, never from a request",
@@ -75,6 +82,12 @@ func declared() *Config {
 	config.Add(&c.set, &c.RetentionEvery, config.Var{
 		Name: "RETENTION_INTERVAL", Default: "15m", Doc: "how often what is past its time is looked for",
 	}, config.Duration(time.Second, 24*time.Hour))
+	config.Add(&c.set, &c.Listen, config.Var{
+		Name: "LISTEN_DATABASE_URL", Doc: "direct connection for LISTEN; none: DATABASE_URL",
+	}, config.PostgreSQL())
+	config.Add(&c.set, &c.PostWait, config.Var{
+		Name: "OPENWOP_POST_WAIT", Default: "10s", Doc: "longest time a signed post waits for its run before it is told to come again",
+	}, config.Duration(10*time.Millisecond, 25*time.Second))
 	c.Bind(&c.set)
 	config.Add(&c.set, &c.BootstrapKey, config.Var{
 		Name: "BOOTSTRAP_API_KEY", Doc: "a management key accepted as tenant default with all scopes; for local use",
