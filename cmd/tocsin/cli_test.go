@@ -134,7 +134,9 @@ func TestTablesAndDocuments(t *testing.T) {
 		"GET /subscriptions/sub_1/events?limit=2&status=failed":  `{"events":[` + eventJSON + `,"reason":"parser_failed"}]}`,
 		"GET /trigger-events/evt_1": `{"event":` + eventJSON + `,"workflowId":"wf","error":{"code":"hook_threw","message":"no\u001b[31m"},"errorStack":"at a.ts:1\nat b.ts:2"},` +
 			`"call":{"method":"POST","path":"/p","rawQuery":"q=1","headers":{"b":"2","a":"1"},"body":"text\tof\nit"},"payload":{"n":12345678901234567890},"attempts":[{"attempt":1,"outcome":"retrying","runId":null,"error":{"code":"x","message":"y"},"endedAt":"2026-07-03T09:00:01.000Z","durationMs":7}],"explain":"It failed."}`,
-		"GET /trigger-events/evt_1/raw":       "\x00raw",
+		"GET /trigger-events/evt_1/raw": "\x00raw",
+		"GET /subscriptions/sub_2": `{"subscription":{"id":"sub_2","appId":"io.y","triggerKey":"item","workflowId":"wf","enabled":true,"delivery":"active",` +
+			`"poll":{"intervalMs":90000,"nextAt":"2026-07-03T09:02:00.000Z","lastAt":"2026-07-03T09:00:00.000Z","failures":2,"running":false,"error":{"code":"hook_threw","message":"away"}}}}`,
 		"POST /trigger-events/evt_1/requeue":  `{"ok":true}`,
 		"POST /trigger-events/requeue":        `{"operation":{"id":"op_1","state":"running","total":130,"requeued":0,"createdAt":"2026-07-03T09:00:00.000Z","endedAt":null}}`,
 		"GET /operations/op_1":                `{"operation":{"id":"op_1","state":"done","total":130,"requeued":130,"createdAt":"2026-07-03T09:00:00.000Z","endedAt":"2026-07-03T09:00:01.000Z"}}`,
@@ -158,6 +160,8 @@ func TestTablesAndDocuments(t *testing.T) {
 		{"subscriptions list --workflow w/f --cursor abc", result{out: "SUBSCRIPTION  APP  TRIGGER  WORKFLOW  STATE  CREATED"}},
 		{"subscriptions show sub_1", result{out: "subscription  sub_1\napp           io.x\ntrigger       push\nworkflow      wf\nstate         active\n" +
 			"callback      http://h/triggers/webhooks/sub_1\ncreated       2026-07-03 09:00:00Z\n\nparams\n  {\n    \"secret\": \"[redacted]\"\n  }"}},
+		{"subscriptions show sub_2", result{out: "subscription       sub_2\napp                io.y\ntrigger            item\nworkflow           wf\nstate              active\n" +
+			"polls every        1m30s\nlast check         2026-07-03 09:00:00Z\nnext check         2026-07-03 09:02:00Z\nfailures in a row  2\nlast failure       hook_threw: away"}},
 		{"subscriptions delete sub_1", result{out: "deleted  sub_1"}},
 		{"events list --subscription sub_1 --status failed --limit 2", result{out: "EVENT  RECEIVED              STATUS  ATTEMPTS  RUN  REASON\nevt_1  2026-07-03 09:00:00Z  failed  5         -    parser_failed"}},
 		{"events show evt_1", result{out: "event         evt_1\nsubscription  sub_1\nworkflow      wf\nstatus        failed\nreceived      2026-07-03 09:00:00Z\n" +

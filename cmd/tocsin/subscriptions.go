@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +28,7 @@ type wantedSubscription struct {
 	app, trigger, workflow, connection string
 	params                             string
 	pairs, files                       []string
+	every                              time.Duration
 }
 
 func (c *cli) subscriptionsCreate() *cobra.Command {
@@ -40,7 +43,7 @@ func (c *cli) subscriptionsCreate() *cobra.Command {
 				return err
 			}
 			answer, err := api.CreateSubscription(cmd.Context(), w.app, w.trigger,
-				apiclient.NewSubscription{WorkflowID: w.workflow, ConnectionID: w.connection, Params: params})
+				apiclient.NewSubscription{WorkflowID: w.workflow, ConnectionID: w.connection, Params: params, PollMs: w.every.Milliseconds()})
 			if err != nil {
 				return err
 			}
@@ -51,6 +54,7 @@ func (c *cli) subscriptionsCreate() *cobra.Command {
 	flags.StringVar(&w.trigger, "trigger", "", "the trigger's key")
 	flags.StringVar(&w.workflow, "workflow", "", "the workflow to start")
 	flags.StringVar(&w.connection, "connection", "", "the connection the trigger uses, if it needs one")
+	flags.DurationVar(&w.every, "poll-interval", 0, "how often a trigger that polls is checked; 0 is the host's default")
 	flags.StringVar(&w.params, "params", "", "all params as a JSON object, as @file, or - for standard input")
 	flags.StringArrayVar(&w.pairs, "param", nil, "one param as key=value, read by its declared type, or as key:=JSON; may be repeated")
 	flags.StringArrayVar(&w.files, "param-file", nil, "one param as key=file, for secrets; - is standard input")
@@ -224,10 +228,29 @@ func (c *cli) showSubscription(answer apiclient.Answer[apiclient.OneSubscription
 		p.row("state", state(s))
 		p.field("callback", s.CallbackURL)
 		p.field("created", when(s.CreatedAt))
+		pollFields(p, s.Poll)
 		if params := string(s.Params); params != "" && params != "{}" && params != "null" {
 			p.block("params", pretty(s.Params))
 		}
 	})
+}
+
+// pollFields say how a subscription's checks go, if it polls.
+func pollFields(p *printer, poll *apiclient.Poll) {
+	if poll == nil {
+		return
+	}
+	p.row("polls every", (time.Duration(poll.IntervalMs) * time.Millisecond).String())
+	p.field("last check", when(poll.LastAt))
+	next := when(poll.NextAt)
+	if poll.Running {
+		next = "running now"
+	}
+	p.row("next check", next)
+	if poll.Failures > 0 {
+		p.row("failures in a row", strconv.Itoa(poll.Failures))
+		p.field("last failure", poll.Error.String())
+	}
 }
 
 // state is the delivery state; enabled:false is what other servers have.

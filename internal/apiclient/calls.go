@@ -42,8 +42,19 @@ type Subscription struct {
 	Enabled      bool            `json:"enabled"`
 	Delivery     string          `json:"delivery"`
 	CallbackURL  string          `json:"callbackUrl"`
+	Poll         *Poll           `json:"poll"`
 	CreatedAt    string          `json:"createdAt"`
 	UpdatedAt    string          `json:"updatedAt"`
+}
+
+// Poll says how a poll subscription's checks go.
+type Poll struct {
+	IntervalMs int64  `json:"intervalMs"`
+	NextAt     string `json:"nextAt"`
+	LastAt     string `json:"lastAt"`
+	Failures   int    `json:"failures"`
+	Running    bool   `json:"running"`
+	Error      *Fault `json:"error"`
 }
 
 // NewSubscription asks for a subscription.
@@ -51,6 +62,7 @@ type NewSubscription struct {
 	WorkflowID   string          `json:"workflowId"`
 	ConnectionID string          `json:"connectionId,omitempty"`
 	Params       json.RawMessage `json:"params,omitempty"`
+	PollMs       int64           `json:"pollIntervalMs,omitempty"`
 }
 
 // Event is one trigger event; the second half is set by Client.Event alone.

@@ -75,6 +75,11 @@ func (d *declaration) check() error {
 func (d *declaration) pathHooks() []string {
 	var paths []string
 	for _, t := range d.Triggers {
+		for _, name := range params.Hooks(t["params"]) {
+			if isPath(name) && !slices.Contains(paths, name) {
+				paths = append(paths, name)
+			}
+		}
 		for _, kind := range hook.Kinds() {
 			if p := textOf(t[kind]); p != "" && !slices.Contains(paths, p) {
 				paths = append(paths, p)
@@ -83,6 +88,8 @@ func (d *declaration) pathHooks() []string {
 	}
 	return paths
 }
+
+func isPath(name string) bool { return strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../") }
 
 // triggers assembles the definitions. With duplicate keys the last one counts,
 // as in the reference.

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,6 +61,7 @@ type loaded struct {
 	err    *LoadError
 	ref    hook.AppRef // set when the runtime knows the app
 	bundle hook.Bundle
+	hooks  []string // all that the code has
 }
 
 // load reads, bundles and describes an app. It never fails as a whole: what is
@@ -95,6 +97,7 @@ func (l *loader) fill(ctx context.Context, out *loaded) error {
 	if err != nil {
 		return err
 	}
+	out.hooks = description.Hooks
 	if promised != nil {
 		if lost := missingHooks(promised.Hooks, description.Hooks); len(lost) > 0 {
 			return refuse(CodeInvalidManifest, "%s lists hooks that %s lacks: %s", artifactManifest, artifactCode, strings.Join(lost, ", ")).
@@ -210,7 +213,7 @@ func Check(ctx context.Context, dir string, bundler Bundler, runtime Runtime) *R
 		return report
 	}
 	for _, def := range out.app.Triggers {
-		report.Problems = append(report.Problems, warnings(out.source, def)...)
+		report.Problems = append(report.Problems, warnings(out, def)...)
 	}
 	return report
 }
@@ -228,9 +231,9 @@ func problemsOf(err *LoadError) []Problem {
 }
 
 // warnings lists what the reference loader accepts and an author hardly meant.
-func warnings(s *source, def *trigger.Definition) []Problem {
+func warnings(of *loaded, def *trigger.Definition) []Problem {
 	var out []Problem
-	where := s.keyLine(def.Key)
+	where := of.source.keyLine(def.Key)
 	warn := func(format string, args ...any) {
 		out = append(out, Problem{Code: CodeWarning, Where: where, Message: fmt.Sprintf("trigger %q ", def.Key) + fmt.Sprintf(format, args...)})
 	}
@@ -245,6 +248,11 @@ func warnings(s *source, def *trigger.Definition) []Problem {
 	}
 	if def.Has(trigger.HookOnUnsubscribe) && !def.Has(trigger.HookOnSubscribe) {
 		warn("has onUnsubscribe without onSubscribe")
+	}
+	for _, name := range params.Hooks(def.Params) {
+		if !slices.Contains(of.hooks, def.Key+"/"+name) {
+			warn("has params that name the hook %q, which is neither a function of the trigger nor a module with a default export", name)
+		}
 	}
 	for _, field := range params.Warnings(def.Params) {
 		warn("param %s: %s", field.Path, field.Message)

@@ -216,6 +216,7 @@ func TestWhatAnAppDeclares(t *testing.T) {
 	twice.Title = "second"
 	want := &trigger.App{
 		ID: "com.example.push", Version: "1.2.3", Hash: report.App.Hash, Title: "Push", HasAuth: true,
+		Auth:  []trigger.AuthMethod{{Key: "oauth2", Type: "oauth2", Hooks: map[string]bool{"sign": true}}},
 		Allow: []string{"api.example.com", "*.example.org", "login.example.net"}, Manifest: report.App.Manifest,
 		Triggers: []*trigger.Definition{push, tick, twice},
 	}

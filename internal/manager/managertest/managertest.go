@@ -46,6 +46,7 @@ const (
 // knows the workflow "wf_known" only.
 func Exercise(t *testing.T, setup func(t *testing.T) *Bundle) {
 	for name, test := range map[string]func(*testing.T, *Bundle){
+		"subscribe asks the app what a param may be":                   subscribeAsks,
 		"subscribe keeps the state that onSubscribe returned":          subscribeKeepsState,
 		"subscribe leaves nothing when onSubscribe throws":             subscribeThrows,
 		"subscribe validates params, trigger and workflow":             subscribeValidates,
@@ -201,6 +202,45 @@ func subscribeValidates(t *testing.T, b *Bundle) {
 	var invalid *trigger.InvalidError
 	if !errors.As(err, &invalid) || invalid.Code != "param_invalid" || len(invalid.Details) != 1 || invalid.Details[0].Path != "channel" {
 		t.Errorf("a missing param: %v", err)
+	}
+}
+
+// Param RFC §options, §validation: the source hook “receives { form, dependsOn }”,
+// the validation hook `{value, form}`; “a value outside the resolved option set is
+// param_invalid”.
+func subscribeAsks(t *testing.T, b *Bundle) {
+	ask := func(params string) error {
+		_, err := b.Manager.Subscribe(t.Context(), tenant, manager.SubscribeRequest{
+			AppID: app, TriggerKey: "asking", WorkflowID: workflow, Params: json.RawMessage(params),
+		})
+		return err
+	}
+	if err := ask(`{"workspace":"T1","channel":"T1-general"}`); err != nil {
+		t.Errorf("what the app offers: %v", err)
+	}
+	for params, want := range map[string][]trigger.FieldError{
+		`{"workspace":"T2","channel":"T1-general"}`: {{Path: "channel", Message: `must be one of "T2-general", "T2-random"`}},
+		`{"workspace":"X"}`:                         {{Path: "workspace", Message: "must start with T, not with X"}},
+	} {
+		var invalid *trigger.InvalidError
+		if err := ask(params); !errors.As(err, &invalid) || invalid.Code != "param_invalid" || cmp.Diff(want, invalid.Details) != "" {
+			t.Errorf("%s: %v, want %v", params, err, want)
+		}
+	}
+	var refused *manager.HookFailedError
+	if err := ask(`{"workspace":"crash"}`); !errors.As(err, &refused) || refused.Hook != "checkWorkspace" || refused.Err.Code != "hook_threw" {
+		t.Errorf("a hook that throws: %v", err)
+	}
+
+	offered, err := b.Manager.ParamOptions(t.Context(), tenant, manager.OptionsRequest{
+		AppID: app, TriggerKey: "asking", Param: "channel", Form: json.RawMessage(`{"workspace":"T9"}`),
+	})
+	if want := `[{"value":"T9-general","label":"general"},"T9-random"]`; err != nil || string(offered) != want {
+		t.Errorf("options %s, %v, want %s", offered, err, want)
+	}
+	var invalid *trigger.InvalidError
+	if _, err := b.Manager.ParamOptions(t.Context(), tenant, manager.OptionsRequest{AppID: app, TriggerKey: "asking", Param: "workspace"}); !errors.As(err, &invalid) {
+		t.Errorf("options of a text: %v", err)
 	}
 }
 

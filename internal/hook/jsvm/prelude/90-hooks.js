@@ -33,6 +33,12 @@ const load = (exported) => {
     if (isObject(trigger) && typeof trigger.key === "string") {
       for (const name of [...hooks.keys()]) if (name.startsWith(trigger.key + "/")) hooks.delete(name);
       addHooks(trigger.key, trigger, modules);
+      // What a param names by its path (options.source, validation.hook) is called by that path.
+      const params = JSON.stringify(trigger.params ?? null) ?? "";
+      for (const path in modules) {
+        const call = params.includes(JSON.stringify(path)) ? functionOf(path, "default", modules) : null;
+        if (call !== null) hooks.set(trigger.key + "/" + path, { self: trigger, call });
+      }
     }
   }
   for (const method of listOf(definition.auth)) {

@@ -6,6 +6,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -33,6 +34,7 @@ type Manager interface {
 	Reingest(ctx context.Context, tenant, eventID string) (trigger.IngestResult, error)
 	UnsubscribeWorkflow(ctx context.Context, tenant, workflowID string) (int, error)
 	DeleteConnection(ctx context.Context, tenant, id string) (int, error)
+	ParamOptions(ctx context.Context, tenant string, request manager.OptionsRequest) (json.RawMessage, error)
 	CallbackURL(id trigger.SubscriptionID) string
 }
 
@@ -47,6 +49,7 @@ type Ledger interface {
 	SetAppState(ctx context.Context, appID string, state trigger.AppState) error
 	RequestReload(ctx context.Context) error
 	Connection(ctx context.Context, tenant, id string) (*trigger.Connection, error)
+	PollState(ctx context.Context, sid int64) (*trigger.PollState, error)
 	PutConnection(ctx context.Context, c *trigger.Connection) (created bool, err error)
 	Run(ctx context.Context, tenant, runID string) (*trigger.Run, error)
 	RunsOfWorkflow(ctx context.Context, tenant, workflowID string, page trigger.Page) ([]trigger.Run, string, error)
@@ -129,6 +132,7 @@ func (a *API) routes() []route {
 		{http.MethodGet, "/apps/:id", apikey.AppsRead, a.getApp},
 		{http.MethodGet, "/apps/:id/triggers", apikey.AppsRead, a.listTriggers},
 		{http.MethodPatch, "/apps/:id", apikey.AppsWrite, a.changeApp},
+		{http.MethodPost, "/apps/:id/triggers/:key/params/:param/options", apikey.SubscriptionsWrite, a.paramOptions},
 		{http.MethodPost, "/apps/reload", apikey.AppsWrite, a.reloadApps},
 
 		{http.MethodGet, "/connections/:id", apikey.ConnectionsRead, a.getConnection},

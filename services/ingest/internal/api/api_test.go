@@ -51,6 +51,8 @@ type world struct {
 	reloads   int
 	destroyed []string
 	put       []*trigger.Connection
+	asked     []manager.OptionsRequest
+	checks    *trigger.PollState
 }
 
 func (w *world) Subscribe(_ context.Context, tenant string, r manager.SubscribeRequest) (*trigger.Subscription, error) {
@@ -176,6 +178,19 @@ func (w *world) UnsubscribeWorkflow(_ context.Context, tenant, workflow string) 
 	defer w.mu.Unlock()
 	w.destroyed = append(w.destroyed, tenant+" "+workflow)
 	return 2, w.err
+}
+
+func (w *world) ParamOptions(_ context.Context, tenant string, r manager.OptionsRequest) (json.RawMessage, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, r)
+	return json.RawMessage(`[{"value":"` + tenant + `"}]`), w.err
+}
+
+func (w *world) PollState(context.Context, int64) (*trigger.PollState, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.checks, nil
 }
 
 func (w *world) DeleteConnection(ctx context.Context, tenant, id string) (int, error) {
@@ -407,6 +422,7 @@ func TestAnswersHaveTheHostedClientsShapes(t *testing.T) {
 		{"DELETE /operations/op_1", "", 200, `{"operation":` + operationLine("cancelled") + `}`},
 		{"PATCH /apps/io.w6w.slack", `{"state":"disabled"}`, 200, `{"app":` + appJSON + `}`},
 		{"POST /apps/reload", "", 200, `{"apps":[` + appJSON + `]}`},
+		{"POST /apps/io.w6w.slack/triggers/new-message/params/filter.label/options", `{"connectionId":"conn_1","form":{"a":1}}`, 200, `{"options":[{"value":"acme"}]}`},
 		{"PUT /connections/conn_1", `{"app":"io.w6w.slack","auth":"bot","credential":{"accessToken":"CANARY"},"display":null}`, 201, connectionJSON},
 		{"PUT /connections/conn_1", `{"app":"io.w6w.slack","auth":"bot","label":"L","expiresAt":"2026-07-03T09:00:00+02:00"}`, 200, connectionJSON},
 		{"GET /connections/conn_1", "", 200, connectionJSON},
@@ -435,6 +451,11 @@ func TestAnswersHaveTheHostedClientsShapes(t *testing.T) {
 	if s.states["io.w6w.slack"] != trigger.AppDisabled || s.reloads != 1 || cmp.Diff([]string{"acme conn_1", "acme wf_1"}, s.destroyed) != "" {
 		t.Errorf("states %v, %d reloads, destroyed %v", s.states, s.reloads, s.destroyed)
 	}
+	if diff := cmp.Diff([]manager.OptionsRequest{{
+		AppID: "io.w6w.slack", TriggerKey: "new-message", Param: "filter.label", ConnectionID: "conn_1", Form: json.RawMessage(`{"a":1}`),
+	}}, s.asked); diff != "" {
+		t.Errorf("options (-want +got):\n%s", diff)
+	}
 	if first, second := s.put[0], s.put[1]; first.Tenant != "acme" || first.State != trigger.ConnectionConnected || first.Display != nil ||
 		string(first.Credential.Reveal()) != `{"accessToken":"CANARY"}` || second.Credential != nil || second.State != trigger.ConnectionConnected ||
 		second.ExpiresAt == nil || second.Label != "L" {
@@ -445,37 +466,59 @@ func TestAnswersHaveTheHostedClientsShapes(t *testing.T) {
 	}
 }
 
+func TestAPollsIntervalAndItsChecksAreSeen(t *testing.T) {
+	t.Parallel()
+
+	s := serve(t)
+	s.checks = &trigger.PollState{Interval: 90 * time.Second, NextAt: when, Failures: 2, Code: "hook_threw", Message: "away", Running: true}
+	got := s.ask(t, "acme/admin", "GET", "/subscriptions/"+subID, "")
+	want := `"poll":{"intervalMs":90000,"nextAt":"2026-07-03T07:00:00.123Z","lastAt":null,"failures":2,"running":true,"error":{"code":"hook_threw","message":"away"}}`
+	if got.status != 200 || !strings.Contains(got.body, want) {
+		t.Errorf("%d %s, want %s in it", got.status, got.body, want)
+	}
+	const create = "/apps/io.w6w.slack/triggers/new-message/subscriptions"
+	if got := s.ask(t, "acme/admin", "POST", create, `{"workflowId":"wf","pollIntervalMs":90000}`); got.status != 201 || s.requested[0].PollInterval != 90*time.Second {
+		t.Errorf("%d %s: %+v", got.status, got.body, s.requested)
+	}
+	for _, bad := range []string{"-1", "31536000001", `"1m"`, "1.5"} {
+		if got := s.ask(t, "acme/admin", "POST", create, `{"workflowId":"wf","pollIntervalMs":`+bad+`}`); got.status != 400 {
+			t.Errorf("%s: %d %s", bad, got.status, got.body)
+		}
+	}
+}
+
 func TestEveryRouteNeedsAKeyWithItsScope(t *testing.T) {
 	t.Parallel()
 
 	s := serve(t)
 	for request, scope := range map[string]string{
-		"GET /subscriptions":                    "subscriptions:read",
-		"GET /workflows/w/subscriptions":        "subscriptions:read",
-		"GET /subscriptions/x":                  "subscriptions:read",
-		"POST /apps/a/triggers/b/subscriptions": "subscriptions:write",
-		"PATCH /subscriptions/x":                "subscriptions:write",
-		"DELETE /subscriptions/x":               "subscriptions:write",
-		"POST /subscriptions/x/test":            "events:write",
-		"GET /subscriptions/x/events":           "events:read",
-		"GET /trigger-events/x":                 "events:read",
-		"GET /trigger-events/x/raw":             "events:read",
-		"POST /trigger-events/x/requeue":        "events:write",
-		"POST /trigger-events/x/reingest":       "events:write",
-		"POST /trigger-events/requeue":          "events:write",
-		"GET /operations/x":                     "events:read",
-		"DELETE /operations/x":                  "events:write",
-		"PATCH /apps/a":                         "apps:write",
-		"POST /apps/reload":                     "apps:write",
-		"DELETE /workflows/w":                   "subscriptions:write",
-		"GET /connections/c":                    "connections:read",
-		"PUT /connections/c":                    "connections:write",
-		"DELETE /connections/c":                 "connections:write",
-		"GET /apps":                             "apps:read",
-		"GET /apps/a":                           "apps:read",
-		"GET /apps/a/triggers":                  "apps:read",
-		"GET /runs/x":                           "runs:read",
-		"GET /workflows/w/runs":                 "runs:read",
+		"GET /subscriptions":                       "subscriptions:read",
+		"GET /workflows/w/subscriptions":           "subscriptions:read",
+		"GET /subscriptions/x":                     "subscriptions:read",
+		"POST /apps/a/triggers/b/subscriptions":    "subscriptions:write",
+		"PATCH /subscriptions/x":                   "subscriptions:write",
+		"DELETE /subscriptions/x":                  "subscriptions:write",
+		"POST /subscriptions/x/test":               "events:write",
+		"GET /subscriptions/x/events":              "events:read",
+		"GET /trigger-events/x":                    "events:read",
+		"GET /trigger-events/x/raw":                "events:read",
+		"POST /trigger-events/x/requeue":           "events:write",
+		"POST /trigger-events/x/reingest":          "events:write",
+		"POST /trigger-events/requeue":             "events:write",
+		"GET /operations/x":                        "events:read",
+		"DELETE /operations/x":                     "events:write",
+		"PATCH /apps/a":                            "apps:write",
+		"POST /apps/reload":                        "apps:write",
+		"POST /apps/a/triggers/b/params/c/options": "subscriptions:write",
+		"DELETE /workflows/w":                      "subscriptions:write",
+		"GET /connections/c":                       "connections:read",
+		"PUT /connections/c":                       "connections:write",
+		"DELETE /connections/c":                    "connections:write",
+		"GET /apps":                                "apps:read",
+		"GET /apps/a":                              "apps:read",
+		"GET /apps/a/triggers":                     "apps:read",
+		"GET /runs/x":                              "runs:read",
+		"GET /workflows/w/runs":                    "runs:read",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		for _, key := range []string{"", "wrong", "Basic x"} {

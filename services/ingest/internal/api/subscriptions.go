@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 	"go.uber.org/zap"
@@ -31,6 +32,7 @@ type subscriptionJSON struct {
 	UpdatedAt    string                `json:"updatedAt"`
 	CallbackURL  string                `json:"callbackUrl,omitempty"`
 	WebhookURL   string                `json:"webhookUrl,omitempty"`
+	Poll         *pollJSON             `json:"poll,omitempty"`
 }
 
 type subscriptionBody struct {
@@ -110,7 +112,13 @@ func (a *API) getSubscription(c echo.Context, who *apikey.Principal) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, http.StatusOK, subscriptionBody{a.subscriptionJSON(s)})
+	checks, err := a.Ledger.PollState(c.Request().Context(), s.SID)
+	if err != nil {
+		return err
+	}
+	out := a.subscriptionJSON(s)
+	out.Poll = pollOf(checks)
+	return writeJSON(c, http.StatusOK, subscriptionBody{out})
 }
 
 func (a *API) createSubscription(c echo.Context, who *apikey.Principal) error {
@@ -126,6 +134,7 @@ func (a *API) createSubscription(c echo.Context, who *apikey.Principal) error {
 		WorkflowID   string          `json:"workflowId"`
 		ConnectionID *string         `json:"connectionId"`
 		Params       json.RawMessage `json:"params"`
+		PollMs       int64           `json:"pollIntervalMs"`
 	}
 	if err := readJSON(c, &body); err != nil {
 		return err
@@ -137,6 +146,11 @@ func (a *API) createSubscription(c echo.Context, who *apikey.Principal) error {
 	if len(body.Params) > 0 && string(body.Params) != "null" {
 		request.Params = body.Params
 	}
+	const most = 365 * 24 * time.Hour
+	if body.PollMs < 0 || body.PollMs > most.Milliseconds() {
+		return &trigger.InvalidError{Code: "invalid_body", Message: "pollIntervalMs must be a number of milliseconds, up to a year"}
+	}
+	request.PollInterval = time.Duration(body.PollMs) * time.Millisecond
 	if !plain(request.WorkflowID) || request.ConnectionID != "" && !plain(request.ConnectionID) {
 		return &trigger.InvalidError{Code: "invalid_body", Message: "workflowId is required; ids have at most 256 bytes and no control characters"}
 	}

@@ -43,6 +43,19 @@ export default {
       },
     },
     {
+      key: "asking",
+      title: "Params that the app itself answers for",
+      requiresAuth: false,
+      params: [
+        { key: "workspace", label: "Workspace", type: "string", required: true, validation: { hook: "checkWorkspace" } },
+        { key: "channel", label: "Channel", type: "select", dependsOn: ["workspace"], options: { source: "./channels.ts" } },
+      ],
+      checkWorkspace({ value, form }) {
+        if (value === "crash") throw new Error("the vendor is away");
+        return value.startsWith("T") ? { ok: true } : { ok: false, message: `must start with T, not with ${form.workspace[0]}` };
+      },
+    },
+    {
       key: "polled",
       title: "Polled",
       minIntervalMs: 20000,
