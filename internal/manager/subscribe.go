@@ -24,6 +24,10 @@ type SubscribeRequest struct {
 	Host         json.RawMessage // overrides of the trigger's host-side data
 	// PollInterval asks for a poll's interval; 0 takes the host's default.
 	PollInterval time.Duration
+	// OpenWOP, when not nil, makes it a subscription of that surface; Retry is its
+	// policy.
+	OpenWOP *trigger.OpenWOP
+	Retry   *trigger.RetryPolicy
 }
 
 // HookFailedError is a hook of the app, or the vendor behind it, that refused.
@@ -91,11 +95,31 @@ func (m *TriggerManager) resolve(ctx context.Context, tenant string, def *trigge
 	if def.Type == trigger.TypePoll {
 		interval = m.pollInterval(request.PollInterval, def.MinInterval)
 	}
-	return &trigger.Subscription{
-		PollInterval: interval,
-		ID:           trigger.NewSubscriptionID(), Tenant: tenant, AppID: def.AppID, TriggerKey: def.Key, ConnectionID: request.ConnectionID,
+	s := &trigger.Subscription{
+		PollInterval: interval, Source: trigger.SourceWebhook, OpenWOP: request.OpenWOP, Retry: request.Retry,
+		ID: trigger.NewSubscriptionID(), Tenant: tenant, AppID: def.AppID, TriggerKey: def.Key, ConnectionID: request.ConnectionID,
 		WorkflowID: request.WorkflowID, Params: resolved, Host: request.Host,
-	}, nil
+	}
+	return s, m.classify(s, def)
+}
+
+// classify says which surface a subscription is of and where its calls come
+// from, and reads its schedule.
+func (m *TriggerManager) classify(s *trigger.Subscription, def *trigger.Definition) (err error) {
+	if s.OpenWOP != nil {
+		s.Surface = trigger.SurfaceOpenWOP
+	}
+	switch {
+	case def.Type == trigger.TypePoll:
+		s.Source = trigger.SourcePoll
+	case def.AppID != trigger.BuiltinApp:
+	case def.Key == trigger.BuiltinQueue:
+		s.Source = trigger.SourceQueue
+	case def.Key == trigger.BuiltinSchedule:
+		s.Source = trigger.SourceSchedule
+		s.Schedule, err = readSchedule(s.Params, time.Now())
+	}
+	return err
 }
 
 // pollInterval is what was asked for, or the default, but not below the
