@@ -99,7 +99,7 @@ func (p *Post) record(s *trigger.Subscription) *trigger.CallRecord {
 // (trigger-event.schema.json). verified is nil when nobody looked.
 func WebhookParts(call *trigger.Call, verified *bool) json.RawMessage {
 	body := triggercall.BodyEvent(call)
-	if body == nil {
+	if body == nil || call.HeaderValue("content-type") == "" && json.Valid(call.Body) {
 		body = call.Body // JSON as it was sent
 	}
 	if len(body) == 0 {
