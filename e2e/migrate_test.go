@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"math/rand/v2"
 	"os/exec"
@@ -43,16 +44,17 @@ func migrate(t *testing.T, url string, kill time.Duration) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, rig.Build(t).CLI, "migrate")
 	cmd.Env = []string{"DATABASE_URL=" + url}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
 	if kill > 0 {
-		timer := time.AfterFunc(kill, func() {
-			if cmd.Process != nil {
-				_ = cmd.Process.Signal(syscall.SIGKILL)
-			}
-		})
+		timer := time.AfterFunc(kill, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
 		defer timer.Stop()
 	}
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	err := cmd.Wait()
+	return out.String(), err
 }
 
 // sound says what is wrong with a migrated database.
