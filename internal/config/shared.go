@@ -67,8 +67,8 @@ type Engine struct {
 func (e *Engine) Bind(s *Set) {
 	Add(s, &e.URL, Var{
 		Name: "ENGINE_URL", Default: "embedded:",
-		Doc: "embedded: records runs in PostgreSQL; http(s)://, openwop+https:// and temporal:// start them elsewhere",
-	}, URL("embedded", "http", "https", "openwop+https", "openwop+http", "temporal"))
+		Doc: "embedded: records runs in PostgreSQL; http(s):// starts them on an engine with the w6w host API",
+	}, URL("embedded", "http", "https"))
 	Add(s, &e.Token, Var{Name: "ENGINE_TOKEN", Doc: "bearer token for the engine"}, Secret("a token"))
 	Add(s, &e.Workflows, Var{
 		Name: "EMBEDDED_WORKFLOWS",
