@@ -75,7 +75,7 @@ func TestEveryProblemIsInOneMessage(t *testing.T) {
 	}
 	want := []string{
 		`DATABASE_URL: is not set; expected postgres://user:password@host:port/database, with special characters in the password percent-encoded`,
-		`ENGINE_URL: the scheme "ftp" is not known; expected a URL that starts with embedded: or http: or https::`,
+		`ENGINE_URL: the scheme "ftp" is not known; expected a URL that starts with embedded: or http: or https:`,
 		`HOOK_TIMEOUT: "soon" is not a duration; expected a duration from 100ms to 10m0s, such as 1s or 250ms`,
 		`HOOK_MEMORY_MB: 1 is out of range; expected a number from 8 to 4096`,
 		`ALLOW_PRIVATE_EGRESS: "maybe" is neither true nor false; expected true or false (1 or 0)`,
