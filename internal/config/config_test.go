@@ -53,6 +53,7 @@ func TestDefaultsAreThoseOfTheDocumentation(t *testing.T) {
 		{"ENGINE_URL", "embedded:"},
 		{"ENGINE_TOKEN", ""},
 		{"EMBEDDED_WORKFLOWS", ""},
+		{"OPENWOP_TEST_SEAMS", "false"},
 		{"HOOK_TIMEOUT", "30s"},
 		{"HOOK_MEMORY_MB", "64"},
 		{"ALLOW_PRIVATE_EGRESS", "false"},
