@@ -369,13 +369,14 @@ func reingestRefuses(t *testing.T, b *Bundle) {
 	s := b.subscribe(t, "mended", `{}`)
 	failed := b.ingest(t, s, `{"n":[1]}`)
 	whole := b.ingest(t, b.subscribe(t, "plain", `{}`), `{}`)
+	b.mark(t, b.drain(t, b.Manager, 1)[0], &trigger.StepError{Code: "plan_error"}) // a dead letter, which is requeued
 	for name, c := range map[string]struct {
 		tenant, id string
 		want       error
 	}{
-		"an event that was received": {tenant, whole.CallID, trigger.ErrNotReingestable},
-		"an unknown event":           {tenant, "evt_none", trigger.ErrUnknownEvent},
-		"another tenant's":           {"other", failed.CallID, trigger.ErrUnknownEvent},
+		"a dead letter":    {tenant, whole.CallID, trigger.ErrNotReingestable},
+		"an unknown event": {tenant, "evt_none", trigger.ErrUnknownEvent},
+		"another tenant's": {"other", failed.CallID, trigger.ErrUnknownEvent},
 	} {
 		if _, err := b.Manager.Reingest(t.Context(), c.tenant, c.id); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
