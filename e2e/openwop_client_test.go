@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,9 +37,7 @@ const bridgeID = "https://openwop.dev/spec/v1/"
 func startBridge(t *testing.T, o rig.Options) *bridge {
 	t.Helper()
 	env := map[string]string{"OPENWOP_TEST_SEAMS": "1"}
-	for name, value := range o.Env {
-		env[name] = value
-	}
+	maps.Copy(env, o.Env)
 	o.Env = env
 	system := rig.Start(t, o)
 	return &bridge{t, system, system.Key, loadSchemas(t)}
@@ -141,9 +140,7 @@ type registration struct {
 func (b *bridge) register(mode string, extra map[string]any) registration {
 	b.t.Helper()
 	body := map[string]any{"source": "webhook", "workflowId": "conformance-noop", "verification": map[string]any{"mode": mode}}
-	for name, value := range extra {
-		body[name] = value
-	}
+	maps.Copy(body, extra)
 	text, err := json.Marshal(body)
 	if err != nil {
 		b.t.Fatal(err)

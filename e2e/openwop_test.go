@@ -18,11 +18,11 @@ import (
 // The assertions of OpenWOP's public scenarios for openwop-trigger-bridge,
 // strict, through HTTP against the real programs, on both witness paths: the
 // test seams, and what a client can see. Beyond the suite, runs are counted.
-func TestOpenWOPTriggerBridge(t *testing.T) {
+func TestOpenWOPTriggerBridge(t *testing.T) { //nolint:tparallel // the suite asks that its files run one after the other
 	t.Parallel()
 
 	b := startBridge(t, rig.Options{})
-	for _, c := range []struct {
+	for _, c := range []struct { //nolint:paralleltest // likewise
 		name string
 		run  func(*testing.T, *bridge)
 	}{

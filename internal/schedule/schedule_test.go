@@ -131,8 +131,16 @@ func TestWhatIsNoScheduleIsRefused(t *testing.T) {
 	t.Parallel()
 
 	for _, c := range [][2]string{
-		{"", "UTC"}, {"* * * *", "UTC"}, {"* * * * * * *", "UTC"}, {"61 * * * *", "UTC"}, {"@daily", "UTC"}, {"@every 1s", "UTC"},
-		{"TZ=UTC * * * * *", "UTC"}, {"* * * * *", "Mars/Olympus"}, {"* * * * *", "Local"}, {"x * * * *", "UTC"},
+		{"", "UTC"},
+		{"* * * *", "UTC"},
+		{"* * * * * * *", "UTC"},
+		{"61 * * * *", "UTC"},
+		{"@daily", "UTC"},
+		{"@every 1s", "UTC"},
+		{"TZ=UTC * * * * *", "UTC"},
+		{"* * * * *", "Mars/Olympus"},
+		{"* * * * *", "Local"},
+		{"x * * * *", "UTC"},
 	} {
 		if _, err := schedule.Parse(c[0], c[1]); err == nil {
 			t.Errorf("%q in %q is taken", c[0], c[1])

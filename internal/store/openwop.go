@@ -28,7 +28,7 @@ type storedOpenWOP struct {
 // secret's fingerprint.
 func (db *DB) reserveOpenWOP(s *trigger.Subscription, p *dbsqlc.SubscriptionReserveParams) {
 	if s.Retry != nil {
-		p.MaxAttempts = pgtype.Int2{Int16: int16(s.Retry.MaxAttempts), Valid: true} //nolint:gosec // at most MaxPolicyAttempts
+		p.MaxAttempts = pgtype.Int2{Int16: int16(s.Retry.MaxAttempts), Valid: true} // at most MaxPolicyAttempts
 		p.Backoff = orNil(string(s.Retry.Backoff))
 	}
 	if s.OpenWOP == nil {

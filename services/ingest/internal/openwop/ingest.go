@@ -66,8 +66,7 @@ func (s *Surface) ingest(w http.ResponseWriter, r *http.Request) (string, error)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.MaxBody))
 	if err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			return "", err
 		}
 		return "", invalid("the body ended early")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -85,20 +86,11 @@ func parseObject(raw []byte, what string, members ...string) (map[string]json.Ra
 		return nil, invalid(what + " must be a JSON object in UTF-8")
 	}
 	for name := range object {
-		if !contains(members, name) {
+		if !slices.Contains(members, name) {
 			return nil, invalid(what + " has a member that is not known; it may have: " + strings.Join(members, ", "))
 		}
 	}
 	return object, nil
-}
-
-func contains(list []string, text string) bool {
-	for _, member := range list {
-		if member == text {
-			return true
-		}
-	}
-	return false
 }
 
 // text reads a member that must be a string; the default when it is absent.

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/apikey"
 	"github.com/tocsin-dev/tocsin/internal/engine"
 	"github.com/tocsin-dev/tocsin/internal/ident"
+	"github.com/tocsin-dev/tocsin/internal/obs"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
@@ -158,10 +159,11 @@ func (s *Surface) streamRun(w http.ResponseWriter, r *http.Request, who *apikey.
 	w.WriteHeader(http.StatusOK)
 	flusher := http.NewResponseController(w)
 	said := time.Now()
-	for {
+	for { // from here on the status is out: what goes wrong ends the stream, and the client comes again
 		events, err := eventsAfter(run, last)
 		if err != nil {
-			return nil //nolint:nilerr // the status is out; the client comes again
+			s.Log.Error("openwop.log_unreadable", obs.Run(run.ID), obs.Err(err))
+			return nil
 		}
 		for i := range events {
 			last, said = events[i].Sequence, time.Now()
@@ -171,11 +173,11 @@ func (s *Surface) streamRun(w http.ResponseWriter, r *http.Request, who *apikey.
 			said = time.Now()
 			_, _ = fmt.Fprint(w, ": keep-alive\n\n")
 		}
-		if err := flusher.Flush(); err != nil || complete(run) || !pause(r, growEvery) {
+		if flusher.Flush() != nil || complete(run) || !pause(r, growEvery) {
 			return nil
 		}
 		if run, err = s.run(r, who); err != nil {
-			return nil //nolint:nilerr // likewise
+			return nil //nolint:nilerr // said above
 		}
 	}
 }

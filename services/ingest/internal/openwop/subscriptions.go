@@ -126,11 +126,11 @@ func readSource(body map[string]json.RawMessage, request *manager.SubscribeReque
 	if err != nil {
 		return err
 	}
-	switch trigger.Source(source) {
-	case trigger.SourceWebhook:
+	switch source {
+	case trigger.BuiltinWebhook:
 		request.TriggerKey, request.OpenWOP.Secret = trigger.BuiltinWebhook, newSecret()
 		return nil
-	case trigger.SourceSchedule:
+	case trigger.BuiltinSchedule:
 		var mapping struct {
 			Schedule json.RawMessage `json:"schedule"`
 		}
@@ -140,9 +140,8 @@ func readSource(body map[string]json.RawMessage, request *manager.SubscribeReque
 		}
 		request.TriggerKey, request.Params = trigger.BuiltinSchedule, mapping.Schedule
 		return nil
-	default:
-		return invalid("source must be one that discovery lists: webhook or schedule")
 	}
+	return invalid("source must be one that discovery lists: webhook or schedule")
 }
 
 // newSecret draws a Standard Webhooks key of 32 bytes.
