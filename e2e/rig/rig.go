@@ -52,6 +52,43 @@ func Build(t testing.TB) Binaries {
 	return b
 }
 
+// Mutant builds a dispatcher in which some texts of some source files, named
+// from the root, are replaced: to see whether a test notices. The tree itself
+// is left alone.
+func Mutant(t testing.TB, file string, replace ...string) string {
+	t.Helper()
+	path := filepath.Join(Root(), filepath.FromSlash(file))
+	source, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(source)
+	for i := 0; i+1 < len(replace); i += 2 {
+		if strings.Count(text, replace[i]) != 1 {
+			t.Fatalf("%s holds %q %d times, want once", file, replace[i], strings.Count(text, replace[i]))
+		}
+		text = strings.Replace(text, replace[i], replace[i+1], 1)
+	}
+	dir := t.TempDir()
+	mutated, overlay := filepath.Join(dir, filepath.Base(path)), filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: mutated}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{mutated: []byte(text), overlay: list} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	binary := filepath.Join(dir, "dispatcher")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", binary, "./services/dispatcher")
+	cmd.Dir = Root()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build a mutant of %s: %v\n%s", file, err, out)
+	}
+	return binary
+}
+
 // Cleanup deletes what Build made; call it at the end of TestMain.
 func Cleanup() {
 	if b, err := build(); err == nil {
