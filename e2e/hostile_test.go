@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,25 +50,13 @@ func hostileHooks() map[string]struct {
 func writeApps(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	add := func(name, source string) {
-		dir := filepath.Join(root, name)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		manifest := fmt.Sprintf(`{"name":%q,"version":"1.0.0","license":"MIT","author":{"name":"T"},"w6w":{"id":"test.%s","displayName":%q,"categories":["x"],"appearance":{"icon":{}},"network":{"allow":["*"]}}}`, name, name, name)
-		for file, text := range map[string]string{"package.json": manifest, "index.ts": source} {
-			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	for name, hook := range hostileHooks() {
-		add(name, `export default { triggers: [
+		writeApp(t, root, name, `export default { triggers: [
 			{ key: "in", title: "In", handleIngest(input, ctx) { if (input.raw.body.well) return [typeof ({}).evil + typeof globalThis.evil]; `+hook.body+` } },
 			{ key: "out", title: "Out", parseOutput(input, ctx) { `+hook.body+` } },
 		] };`)
 	}
-	add("good", `export default { triggers: [{ key: "in", title: "In", handleIngest({ raw }) { return [[raw.body].map((n) => typeof ({}).evil + n)[0]]; } }] };`)
+	writeApp(t, root, "good", `export default { triggers: [{ key: "in", title: "In", handleIngest({ raw }) { return [[raw.body].map((n) => typeof ({}).evil + n)[0]]; } }] };`)
 	return root
 }
 
