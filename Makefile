@@ -65,9 +65,20 @@ chaos: race-note ## Faults for CHAOS_MINUTES against the real binaries, judged; 
 	CHAOS_MINUTES=$(CHAOS_MINUTES) CHAOS_SEED=$(CHAOS_SEED) scripts/with-postgres.sh \
 	  go test $(RACE) -count=1 -timeout=60m -v -run='^TestChaos' ./e2e/...
 
+# BENCH names scenarios or figures (`make bench BENCH="ingest wake-p99"`); none means all, which takes about an hour.
+BENCH ?=
+
 .PHONY: bench
-bench: ## Benchmarks on a durable PostgreSQL, COUNT runs each, ready for benchstat (bench.out)
-	scripts/with-postgres.sh --durable go test -run='^$$' -bench=. -benchmem -count=$(COUNT) work | tee bench.out
+bench: ## Tocsin beside its peers on a durable PostgreSQL: BENCH=names, BENCH_ROUNDS, BENCH_SECONDS; writes docs/benchmarks/
+	cd bench && GOWORK=off go run . $(BENCH)
+
+.PHONY: profile
+profile: ## CPU, heap, block and mutex profiles of ingest and dispatcher under the benchmarks' load
+	cd bench && GOWORK=off go run . -profile
+
+.PHONY: microbench
+microbench: ## The packages' own benchmarks, COUNT runs each, ready for benchstat (microbench.out)
+	scripts/with-postgres.sh --durable go test -run='^$$' -bench=. -benchmem -count=$(COUNT) work | tee microbench.out
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME each
