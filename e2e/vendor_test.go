@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -154,11 +155,7 @@ func (v *vendor) seen() []string {
 func (v *vendor) registered() map[string]string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out := map[string]string{}
-	for id, url := range v.webhooks {
-		out[id] = url
-	}
-	return out
+	return maps.Clone(v.webhooks)
 }
 
 func (v *vendor) checks() []pollSeen {
@@ -179,9 +176,7 @@ func (v *vendor) connect(t *testing.T, s *rig.System, id string, more map[string
 		"app": boxOffice, "auth": "token", "display": map[string]string{"baseUrl": v.url},
 		"credential": map[string]string{"accessToken": token, "refreshToken": "CANARY-refresh"},
 	}
-	for key, value := range more {
-		body[key] = value
-	}
+	maps.Copy(body, more)
 	if status, answer := s.API(http.MethodPut, "/connections/"+id, body); status != http.StatusCreated && status != http.StatusOK {
 		t.Fatalf("put connection: %d %v", status, answer)
 	}

@@ -313,7 +313,7 @@ func TestTheSignersRequestIsWhatIsSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if request.Method != "PUT" || request.URL.String() != "https://api.example/v1?a=1&sig=s" || string(body) != `{"signed":true}` ||
+	if request.Method != http.MethodPut || request.URL.String() != "https://api.example/v1?a=1&sig=s" || string(body) != `{"signed":true}` ||
 		string(replay) != string(body) || request.ContentLength != int64(len(body)) || request.Host != "" {
 		t.Errorf("%s %s %s (host %q)", request.Method, request.URL, body, request.Host)
 	}
@@ -350,7 +350,10 @@ func TestWhoHasNoConnectionSendsUnsigned(t *testing.T) {
 	for name, c := range map[string]struct {
 		call *hook.Call
 		auth string
-	}{"an auth hook": {refresh, "token"}, "no connection": {without, "token"}, "a method without sign": {unsignable, "none"}} {
+	}{
+		"an auth hook": {refresh, "token"}, "no connection": {without, "token"}, "a method without sign": {unsignable, "none"},
+		"a method that is not there, of an app whose first has no sign": {ingest(), "gone"},
+	} {
 		w := setup()
 		w.c.Auth = c.auth
 		if request, err := signed(t, w, c.call, "{}"); err != nil || request.Header.Get("Authorization") != "the hook's own" || len(w.seen()) != 0 {

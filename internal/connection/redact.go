@@ -57,7 +57,7 @@ func scrub(text string, credential trigger.Credential) string {
 // object writes a JSON object of texts that are JSON already; nil is null.
 func object(pairs ...any) json.RawMessage {
 	out := []byte{'{'}
-	for i := 0; i < len(pairs); i += 2 {
+	for i := 0; i+1 < len(pairs); i += 2 {
 		if i > 0 {
 			out = append(out, ',')
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -352,7 +353,7 @@ func reingests(t *testing.T, b *Bundle) {
 	}
 	for i, id := range first.EventIDs {
 		got := b.Event(t, id)
-		if got.CallID != failed.CallID || string(got.Normalized) != fmt.Sprint(i+1) || string(got.Call.Body) != `{"n":[1,2]}` {
+		if got.CallID != failed.CallID || string(got.Normalized) != strconv.Itoa(i+1) || string(got.Call.Body) != `{"n":[1,2]}` {
 			t.Errorf("event %d: %+v %s", i, got.EventSummary, got.Normalized)
 		}
 	}
