@@ -23,7 +23,7 @@ SELECT sid, delivery FROM subscriptions WHERE tenant = @tenant AND id = @id AND 
 UPDATE subscriptions SET delivery = @delivery, failures = 0, version = version + 1, updated_at = now()
 WHERE sid = @sid
 RETURNING sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret;
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret;
 
 -- name: SubscriptionNoteChange :exec
 INSERT INTO subscription_changes (change_id, sid, tenant, from_state, to_state, reason)
@@ -37,29 +37,29 @@ FROM subscription_changes AS c WHERE c.sid = @sid ORDER BY c.changed_at, c.chang
 
 -- name: SubscriptionForCall :one
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions WHERE id = @id AND lifecycle IN ('reserved', 'live');
 
 -- name: SubscriptionGet :one
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions WHERE tenant = @tenant AND id = @id AND lifecycle = 'live';
 
 -- name: SubscriptionBySID :one
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions WHERE sid = @sid;
 
 -- name: SubscriptionList :many
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions
 WHERE tenant = @tenant AND lifecycle = 'live' AND (@workflow_id::text = '' OR workflow_id = @workflow_id::text) AND sid < @before
 ORDER BY sid DESC LIMIT @max_rows;
 
 -- name: SubscriptionsOfConnection :many
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions
 WHERE tenant = @tenant AND connection_id = @connection_id AND lifecycle = 'live'
 ORDER BY sid LIMIT @max_rows;
@@ -73,3 +73,9 @@ RETURNING version;
 -- Reservations whose process died while onSubscribe ran: well past any hook.
 UPDATE subscriptions SET lifecycle = 'failed', version = version + 1, updated_at = now(), ended_at = now()
 WHERE lifecycle = 'reserved' AND created_at < now() - interval '15 minutes';
+
+-- name: SubscriptionKeepSecret :one
+-- Keeps the secret that a handshake brought. The first one wins.
+UPDATE subscriptions SET handshake_secret = @handshake_secret, version = version + 1, updated_at = now()
+WHERE sid = @sid AND version = @version AND handshake_secret IS NULL AND lifecycle IN ('reserved', 'live')
+RETURNING version;

@@ -89,7 +89,7 @@ CREATE TABLE subscriptions (
     workflow_id   text        NOT NULL,
     params        bytea       NOT NULL, -- sealed JSON
     hook_state    bytea,                -- sealed JSON
-    host          text,                 -- JSON: verify, handshake, dedup
+    host          bytea,                -- sealed JSON: preset, verify, handshake, dedup
     delivery      text        NOT NULL DEFAULT 'active' CHECK (delivery IN ('active', 'paused', 'failed', 'dead-lettered')),
     lifecycle     text        NOT NULL CHECK (lifecycle IN ('reserved', 'live', 'failed', 'deleted')),
     version       bigint      NOT NULL DEFAULT 1,
@@ -104,7 +104,9 @@ CREATE TABLE subscriptions (
     backoff       text        CHECK (backoff IN ('none', 'fixed', 'exponential')),
     failures      integer     NOT NULL DEFAULT 0,
     openwop       text,       -- JSON: dedupEnabled, verification, inputMapping, fingerprint
-    ingest_secret bytea       -- sealed
+    ingest_secret bytea,      -- sealed
+    -- What a handshake brought (vendors contract §3, class 7), sealed; set once.
+    handshake_secret bytea
 );
 CREATE INDEX subscriptions_tenant ON subscriptions (tenant, sid) WHERE lifecycle = 'live';
 CREATE INDEX subscriptions_reserved ON subscriptions (created_at) WHERE lifecycle = 'reserved';

@@ -38,9 +38,9 @@ var mayImport = map[string][]string{
 	"internal/dedup":       {"internal/jsonpointer", "internal/trigger"},
 	"internal/explain":     {"internal/trigger"},
 	"internal/handshake":   {"internal/jsonpointer", "internal/secret", "internal/trigger", "internal/verify"},
-	"internal/manager":     {"internal/handshake", "internal/hook", "internal/params", "internal/schedule", "internal/trigger", "internal/triggercall", "internal/verify"},
+	"internal/manager":     {"internal/handshake", "internal/hook", "internal/params", "internal/schedule", "internal/secret", "internal/trigger", "internal/triggercall", "internal/vendors", "internal/verify"},
 	"internal/params":      {"internal/trigger"},
-	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger"},
+	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger", "internal/vendors"},
 	"internal/triggercall": {"internal/trigger"},
 	"internal/vendors":     {"internal/dedup", "internal/handshake", "internal/jsonpointer", "internal/secret", "internal/trigger", "internal/verify"},
 	"internal/verify":      {"internal/jsonpointer", "internal/secret", "internal/trigger"},
@@ -111,7 +111,7 @@ M/services/ingest M/services/dispatcher/internal/dispatch
 M/internal/novelty`, "M/", module))
 	want := []string{
 		"internal/manager imports internal/store; internal/manager may import only " +
-			"[internal/handshake internal/hook internal/params internal/schedule internal/trigger internal/triggercall internal/verify]",
+			"[internal/handshake internal/hook internal/params internal/schedule internal/secret internal/trigger internal/triggercall internal/vendors internal/verify]",
 		"internal/obs imports github.com/jackc/pgx/v5/pgxpool; only [internal/store internal/bell db e2e] may import github.com/jackc/pgx",
 		"services/ingest imports services/dispatcher/internal/dispatch; services/ingest may import only [internal]",
 		"internal/novelty has no rule; say in internal/archtest what it may import",

@@ -10,6 +10,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 	"github.com/tocsin-dev/tocsin/internal/triggercall"
+	"github.com/tocsin-dev/tocsin/internal/vendors"
 )
 
 // ingestTries bounds how often a call is decided anew because its subscription
@@ -43,25 +44,34 @@ func (m *TriggerManager) ingest(ctx context.Context, id trigger.SubscriptionID, 
 		Subscription: s, Call: call, Tick: call.Tick,
 		MaskedQuery: triggercall.MaskQuery(call.RawQuery), MaskedHeader: triggercall.MaskHeader(call.Header),
 	}
-	response, err := m.parse(ctx, record)
+	verdict, err := m.parse(ctx, record)
 	if err != nil {
 		return trigger.IngestResult{}, err
 	}
 	if s.Surface == trigger.SurfaceOpenWOP {
 		record.DedupKey = OpaqueKey(s.ID.Reveal(), call.Tick.Slot.UTC().Format(time.RFC3339Nano))
 	}
-	saved, err := m.store.SaveCall(ctx, record)
+	if verdict.unwritten {
+		return trigger.IngestResult{Status: record.Status, Reason: record.Reason, Response: verdict.response, Unwritten: true}, nil
+	}
+	var saved *trigger.SavedCall
+	err = m.insist(ctx, verdict.patience, func() (err error) {
+		saved, err = m.store.SaveCall(ctx, record)
+		return err
+	})
 	if err != nil {
 		return trigger.IngestResult{}, err
 	}
+	m.confirmLater(record.Subscription, verdict.confirm)
 	return trigger.IngestResult{
-		CallID: saved.CallID, EventIDs: saved.EventIDs, Status: saved.Status, Reason: saved.Reason, Response: response, Err: record.Err,
+		CallID: saved.CallID, EventIDs: saved.EventIDs, Status: saved.Status, Reason: saved.Reason, Response: verdict.response, Err: record.Err,
 	}, nil
 }
 
-// parse runs the ingest parser and notes in the record what it gave: events, or
-// why there are none. Its error means that nothing is to be stored.
-func (m *TriggerManager) parse(ctx context.Context, record *trigger.CallRecord) (*trigger.Response, error) {
+// parse decides about a call, the host's own checks before the ingest parser,
+// and notes in the record what came of it: events, or why there are none. Its
+// error means that nothing is to be stored.
+func (m *TriggerManager) parse(ctx context.Context, record *trigger.CallRecord) (verdict, error) {
 	s := record.Subscription
 	app, err := m.apps.App(s.AppID)
 	if err == nil && app.State != trigger.AppActive && app.State != "" {
@@ -69,24 +79,47 @@ func (m *TriggerManager) parse(ctx context.Context, record *trigger.CallRecord) 
 		if app.State == trigger.AppArchived {
 			record.Reason = trigger.ReasonAppArchived
 		}
-		return nil, nil
+		return verdict{}, nil
 	}
 	def, err := m.apps.Trigger(s.AppID, s.TriggerKey)
 	if err != nil {
 		// The call is kept: with the app back, it can be ingested again.
 		record.Fail(&trigger.StepError{Code: codeOf(err), Message: "the app or its trigger is not loaded", Phase: "resolution"}, "")
-		return nil, nil
+		return verdict{}, nil
 	}
 	record.AppVersion = def.AppVersion
+	policy, err := m.policy(def, s)
+	if err != nil {
+		return verdict{}, err
+	}
+	v, done, err := m.guard(ctx, policy, record)
+	if done || err != nil {
+		return v, err
+	}
 	if !def.Has(trigger.HookHandleIngest) {
-		record.Events = []trigger.EventRecord{{Normalized: triggercall.BodyEvent(record.Call)}}
-		return nil, nil
+		record.Events = []trigger.EventRecord{{Normalized: bodyEvent(policy, record.Call)}}
+	} else if v.response, err = m.parser(ctx, def, policy, record, v.patience); err != nil {
+		return verdict{}, err
 	}
-	result, err := m.invoke(ctx, def, s.Tenant, s.ConnectionID, trigger.HookHandleIngest, m.handleIngest(record))
-	if hook.CodeOf(err) == hook.CodeOverloaded {
-		return nil, trigger.ErrBackPressure
-	}
-	if errors.Is(err, trigger.ErrUnavailable) {
+	name(policy, record)
+	v.response = ack(policy, v.response)
+	return v, nil
+}
+
+// parser runs handleIngest.
+func (m *TriggerManager) parser(
+	ctx context.Context, def *trigger.Definition, policy *vendors.Policy, record *trigger.CallRecord, patience time.Duration,
+) (*trigger.Response, error) {
+	s := record.Subscription
+	var result hook.Result
+	err := m.insist(ctx, patience, func() (err error) {
+		result, err = m.invoke(ctx, def, s.Tenant, s.ConnectionID, trigger.HookHandleIngest, m.handleIngest(record, policy))
+		if hook.CodeOf(err) == hook.CodeOverloaded {
+			return trigger.ErrBackPressure
+		}
+		return err
+	})
+	if errors.Is(err, trigger.ErrBackPressure) || errors.Is(err, trigger.ErrUnavailable) {
 		return nil, err
 	}
 	if err != nil && ctx.Err() != nil {
@@ -99,7 +132,7 @@ func (m *TriggerManager) parse(ctx context.Context, record *trigger.CallRecord) 
 	return readEvents(record, result.Output), nil
 }
 
-func (m *TriggerManager) handleIngest(record *trigger.CallRecord) hook.Call {
+func (m *TriggerManager) handleIngest(record *trigger.CallRecord, policy *vendors.Policy) hook.Call {
 	s := record.Subscription
 	body := record.Call.Body
 	if body == nil {
@@ -108,10 +141,22 @@ func (m *TriggerManager) handleIngest(record *trigger.CallRecord) hook.Call {
 	return hook.Call{
 		RawBody: body,
 		Input: object(
-			"raw", triggercall.HookView(record.Call, m.hostURL),
+			"raw", hookView(policy, record.Call, m.hostURL),
 			"params", orNull(s.Params), "state", orNull(s.State), "subscriptionId", quote(s.ID.Reveal()),
 		),
 	}
+}
+
+// hookView shows the body as the event of a trigger without a parser would be.
+func hookView(policy *vendors.Policy, call *trigger.Call, hostURL string) json.RawMessage {
+	event, ok := policy.Event(call)
+	if !ok {
+		return triggercall.HookView(call, hostURL)
+	}
+	if event == nil {
+		event = call.Body
+	}
+	return triggercall.HookViewWith(call, hostURL, event)
 }
 
 // readEvents takes handleIngest's result: an array of events, or

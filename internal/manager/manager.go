@@ -12,6 +12,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
+	"github.com/tocsin-dev/tocsin/internal/vendors"
+	"github.com/tocsin-dev/tocsin/internal/verify"
 )
 
 // Config of a TriggerManager. Store to HostURL are required.
@@ -30,7 +32,11 @@ type Config struct {
 	// PollFloor is the least, 0 means 10 s.
 	PollInterval time.Duration
 	PollFloor    time.Duration
-	Log          *zap.Logger
+	// Keys gets vendors' certificates and key sets, Confirm what a handshake wants
+	// fetched; both guarded. Nil refuses what needs them.
+	Keys    verify.Fetcher
+	Confirm verify.Fetcher
+	Log     *zap.Logger
 }
 
 // TriggerManager is the RFC's §TriggerManager. It is safe for concurrent use.
@@ -46,6 +52,13 @@ type TriggerManager struct {
 	log         *zap.Logger
 
 	pollDefault, pollFloor time.Duration
+
+	policies  vendors.Cache
+	keys      verify.Fetcher
+	confirmer verify.Fetcher
+	confirms  chan confirmation
+	strangers *bounds
+	patient   chan struct{}
 }
 
 // New makes a TriggerManager.
@@ -70,6 +83,8 @@ func New(cfg Config) *TriggerManager {
 		pollDefault: cfg.PollInterval, pollFloor: cfg.PollFloor,
 		store: cfg.Store, apps: withBuiltins{cfg.Apps}, hooks: cfg.Hooks, workflows: cfg.Workflows,
 		hostURL: strings.TrimRight(cfg.HostURL, "/"), limits: hook.Limits{Wall: cfg.HookTimeout}, log: cfg.Log,
+		keys: cfg.Keys, confirmer: cfg.Confirm, confirms: make(chan confirmation, confirmQueue),
+		strangers: newBounds(), patient: make(chan struct{}, maxPatient),
 	}
 }
 

@@ -18,6 +18,9 @@ type Store interface {
 	ReserveSubscription(ctx context.Context, s *trigger.Subscription) error
 	// ActivateSubscription makes a reserved row live with the hook's state.
 	ActivateSubscription(ctx context.Context, s *trigger.Subscription, state json.RawMessage) error
+	// KeepHandshakeSecret keeps the secret that a handshake brought and gives the
+	// row's new version; ErrConflict when the row changed or has one.
+	KeepHandshakeSecret(ctx context.Context, s *trigger.Subscription, value string) (version int64, err error)
 	// AbandonSubscription turns a reserved row into a tombstone and its stored
 	// calls into ignored ones.
 	AbandonSubscription(ctx context.Context, s *trigger.Subscription) error

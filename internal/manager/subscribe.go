@@ -12,6 +12,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/params"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
+	"github.com/tocsin-dev/tocsin/internal/vendors"
 )
 
 // SubscribeRequest asks for a subscription.
@@ -83,6 +84,9 @@ func (m *TriggerManager) resolve(ctx context.Context, tenant string, def *trigge
 	resolved, err := params.ResolveWith(ctx, def.Params, request.Params, asker{m, def, tenant, request.ConnectionID})
 	if err != nil {
 		return nil, err
+	}
+	if _, err := vendors.Compile(def.Host, request.Host); err != nil {
+		return nil, &trigger.InvalidError{Code: "invalid_verification", Message: err.Error()}
 	}
 	known, err := m.workflows.WorkflowExists(ctx, tenant, request.WorkflowID)
 	if err != nil {

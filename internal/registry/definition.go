@@ -11,6 +11,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/hook"
 	"github.com/tocsin-dev/tocsin/internal/params"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
+	"github.com/tocsin-dev/tocsin/internal/vendors"
 )
 
 // declaration is an AppDefinition without its functions.
@@ -109,6 +110,9 @@ func (d *declaration) triggers(s *source, app *trigger.App, hooks []string) ([]*
 		}
 		if err := params.Check(def.Params); err != nil {
 			return nil, paramsError(key, err).at(s.keyLine(key))
+		}
+		if _, err := vendors.Compile(def.Host, nil); err != nil {
+			return nil, refuse(CodeInvalidTrigger, "the trigger %q: %s", key, err).at(s.keyLine(key))
 		}
 		list = slices.DeleteFunc(list, func(before *trigger.Definition) bool { return before.Key == key })
 		list = append(list, def)

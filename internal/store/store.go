@@ -166,6 +166,8 @@ const (
 	sealBody       = "trigger_events.body"
 	sealNormalized = "trigger_events.normalized"
 	sealRunInput   = "runs.input"
+	sealHostData   = "subscriptions.host"
+	sealKept       = "subscriptions.handshake_secret"
 	sealSecret     = "subscriptions.ingest_secret"
 	sealResponse   = "idempotency_keys.response"
 	sealCredential = "connections.credential"

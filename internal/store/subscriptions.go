@@ -26,7 +26,7 @@ func (db *DB) ReserveSubscription(ctx context.Context, s *trigger.Subscription) 
 	}
 	p := &dbsqlc.SubscriptionReserveParams{
 		ID: s.ID.Reveal(), Tenant: s.Tenant, AppID: s.AppID, TriggerKey: s.TriggerKey, ConnectionID: orNil(s.ConnectionID),
-		WorkflowID: s.WorkflowID, Params: db.keys.Seal(sealParams, orObject(s.Params)), Host: orNil(string(s.Host)),
+		WorkflowID: s.WorkflowID, Params: db.keys.Seal(sealParams, orObject(s.Params)), Host: db.sealHost(s.Host),
 		Surface: string(s.Surface), Source: string(s.Source),
 	}
 	db.reserveOpenWOP(s, p)
@@ -37,6 +37,13 @@ func (db *DB) ReserveSubscription(ctx context.Context, s *trigger.Subscription) 
 	s.SID, s.Version, s.CreatedAt, s.UpdatedAt = row.Sid, row.Version, row.CreatedAt, row.UpdatedAt
 	s.Delivery, s.Lifecycle = trigger.DeliveryActive, trigger.LifecycleReserved
 	return nil
+}
+
+func (db *DB) sealHost(text json.RawMessage) []byte {
+	if len(text) == 0 {
+		return nil
+	}
+	return db.keys.Seal(sealHostData, text)
 }
 
 func orObject(text json.RawMessage) []byte {
@@ -221,13 +228,29 @@ func (db *DB) subscription(row *dbsqlc.Subscription) (*trigger.Subscription, err
 		CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 		Surface: trigger.Surface(row.Surface), Source: trigger.Source(row.Source), Retry: retryPolicy(row.MaxAttempts, row.Backoff),
 	}
-	if row.Host != nil {
-		s.Host = json.RawMessage(*row.Host)
+	if s.Host, err = db.open(sealHostData, row.Host); err != nil {
+		return nil, fmt.Errorf("subscription %s: %w", trigger.ShortSubscription(row.ID), err)
 	}
+	kept, err := db.open(sealKept, row.HandshakeSecret)
+	if err != nil {
+		return nil, fmt.Errorf("subscription %s: %w", trigger.ShortSubscription(row.ID), err)
+	}
+	s.HandshakeSecret = trigger.IngestSecret(kept)
 	if s.OpenWOP, err = db.openwop(row); err != nil {
 		return nil, fmt.Errorf("subscription %s: %w", trigger.ShortSubscription(row.ID), err)
 	}
 	return s, nil
+}
+
+// KeepHandshakeSecret keeps the secret that a vendor's handshake brought and
+// gives the row's new version. trigger.ErrConflict when the row changed since it
+// was read, or has one already.
+func (db *DB) KeepHandshakeSecret(ctx context.Context, s *trigger.Subscription, value string) (int64, error) {
+	defer db.cache.forget(s.ID)
+	version, err := db.queries.SubscriptionKeepSecret(ctx, db.pool, &dbsqlc.SubscriptionKeepSecretParams{
+		HandshakeSecret: db.keys.Seal(sealKept, []byte(value)), Sid: s.SID, Version: s.Version,
+	})
+	return version, notFound("keep handshake secret", err, trigger.ErrConflict)
 }
 
 // subscriptionCache spares the ingest path a query per call. Entries need no

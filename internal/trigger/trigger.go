@@ -149,8 +149,12 @@ type Subscription struct {
 	WorkflowID   string
 	Params       json.RawMessage // resolved; {} when none
 	State        json.RawMessage // opaque, from onSubscribe or poll; nil when none
-	// Host overrides the trigger's host-side data for this subscription.
-	Host      json.RawMessage
+	// Host overrides the trigger's host-side data for this subscription. It may
+	// hold secrets.
+	Host json.RawMessage
+	// HandshakeSecret is what a vendor's handshake brought; "" when none.
+	HandshakeSecret IngestSecret
+
 	Delivery  DeliveryState
 	Lifecycle Lifecycle
 	Version   int64 // grows with every change of the row
@@ -236,6 +240,8 @@ type IngestResult struct {
 	Response *Response
 	// Err is why the ingest parser failed, nil when it did not.
 	Err *StepError
+	// Unwritten calls have no row: nobody vouches for them and there are too many.
+	Unwritten bool
 }
 
 // PendingEvent is a claimed event (RFC §TriggerManager): one event as returned

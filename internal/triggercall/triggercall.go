@@ -35,10 +35,24 @@ func HookView(call *trigger.Call, publicURL string) json.RawMessage {
 	}.json(publicURL)
 }
 
+// HookViewWith is HookView with another body: JSON that the content type does
+// not tell of.
+func HookViewWith(call *trigger.Call, publicURL string, shown json.RawMessage) json.RawMessage {
+	return view{
+		method: call.Method, path: call.Path, rawQuery: call.RawQuery, header: call.Header, body: body{json: shown},
+	}.json(publicURL)
+}
+
 // StoredView is the TriggerCall that parseOutput and the API see: credential
 // headers and query values are masked. What is stored is masked already; doing
 // it again costs little and covers names that joined the list since.
 func StoredView(call *trigger.StoredCall, publicURL string) json.RawMessage {
+	return StoredViewWith(call, publicURL, nil)
+}
+
+// StoredViewWith is StoredView with what else is to be hidden in the body; nil
+// hides nothing more.
+func StoredViewWith(call *trigger.StoredCall, publicURL string, mask func(json.RawMessage) json.RawMessage) json.RawMessage {
 	header := make([]trigger.Field, len(call.Header))
 	for i, f := range call.Header {
 		if Sensitive(f.Name) {
@@ -46,9 +60,12 @@ func StoredView(call *trigger.StoredCall, publicURL string) json.RawMessage {
 		}
 		header[i] = f
 	}
+	shown := parse(call.Body, contentType(call.Header), contentEncoding(call.Header))
+	if mask != nil {
+		shown.json = mask(shown.json)
+	}
 	return view{
-		method: call.Method, path: call.Path, rawQuery: MaskQuery(call.RawQuery), header: header,
-		body: parse(call.Body, contentType(call.Header), contentEncoding(call.Header)),
+		method: call.Method, path: call.Path, rawQuery: MaskQuery(call.RawQuery), header: header, body: shown,
 	}.json(publicURL)
 }
 

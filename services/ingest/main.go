@@ -27,6 +27,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/registry"
 	"github.com/tocsin-dev/tocsin/internal/secret"
 	"github.com/tocsin-dev/tocsin/internal/store"
+	"github.com/tocsin-dev/tocsin/internal/verify"
 	"github.com/tocsin-dev/tocsin/services/ingest/internal/adapter/poll"
 	"github.com/tocsin-dev/tocsin/services/ingest/internal/adapter/schedule"
 	"github.com/tocsin-dev/tocsin/services/ingest/internal/adapter/webhook"
@@ -120,9 +121,11 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, runs.Close()) }()
 
+	fetch := egress.NewFetcher(egress.NewClient(cfg.AllowPrivateEgress, fetchTime))
 	triggers := manager.New(manager.Config{
 		Store: ledger, Apps: apps, Hooks: apps, Workflows: runs, Connections: connections, HostURL: cfg.HostURL, HookTimeout: cfg.Hook.Timeout,
 		PollInterval: cfg.PollInterval, PollFloor: cfg.PollFloor, Log: log,
+		Keys: verify.NewCache(fetch, time.Now), Confirm: fetch,
 	})
 	public := webhook.New(webhook.Config{Ingester: triggers, MaxBody: cfg.MaxBody, Log: log, Metrics: metrics})
 	polls := &poll.Adapter{Manager: triggers, Log: log}
@@ -160,6 +163,7 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	group.Go(func() error { return schedules.Run(ctx) })
 	group.Go(func() error { return bridge.Run(ctx) })
 	group.Go(func() error { return outcomes.Run(ctx) })
+	group.Go(func() error { return triggers.RunConfirmations(ctx) })
 	group.Go(func() error { return apps.Run(ctx, refreshEvery) })
 	group.Go(func() error { return apps.ReloadOn(ctx, reload) })
 	group.Go(func() error { return sweep(ctx, ledger, sweepEvery, log) })
@@ -171,6 +175,7 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 const (
 	bodyTime     = 30 * time.Second // to send a call
 	answerTime   = 30 * time.Second // to commit it and to send the answer, beside its hook
+	fetchTime    = 10 * time.Second // to get a vendor's key
 	refreshEvery = 5 * time.Second  // how long another process's word on an app may go unheard
 	sweepEvery   = time.Minute      // how long what a dead process left may lie around
 )

@@ -144,29 +144,30 @@ type SchemaApplied struct {
 }
 
 type Subscription struct {
-	Sid          int64
-	ID           string
-	Tenant       string
-	AppID        string
-	TriggerKey   string
-	ConnectionID *string
-	WorkflowID   string
-	Params       []byte
-	HookState    []byte
-	Host         *string
-	Delivery     string
-	Lifecycle    string
-	Version      int64
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
-	EndedAt      *time.Time
-	Surface      string
-	Source       string
-	MaxAttempts  pgtype.Int2
-	Backoff      *string
-	Failures     int32
-	Openwop      *string
-	IngestSecret []byte
+	Sid             int64
+	ID              string
+	Tenant          string
+	AppID           string
+	TriggerKey      string
+	ConnectionID    *string
+	WorkflowID      string
+	Params          []byte
+	HookState       []byte
+	Host            []byte
+	Delivery        string
+	Lifecycle       string
+	Version         int64
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+	EndedAt         *time.Time
+	Surface         string
+	Source          string
+	MaxAttempts     pgtype.Int2
+	Backoff         *string
+	Failures        int32
+	Openwop         *string
+	IngestSecret    []byte
+	HandshakeSecret []byte
 }
 
 type SubscriptionChange struct {

@@ -51,7 +51,7 @@ func (q *Queries) SubscriptionActivate(ctx context.Context, db DBTX, arg *Subscr
 
 const SubscriptionBySID = `-- name: SubscriptionBySID :one
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions WHERE sid = $1
 `
 
@@ -82,6 +82,7 @@ func (q *Queries) SubscriptionBySID(ctx context.Context, db DBTX, sid int64) (*S
 		&i.Failures,
 		&i.Openwop,
 		&i.IngestSecret,
+		&i.HandshakeSecret,
 	)
 	return &i, err
 }
@@ -155,7 +156,7 @@ func (q *Queries) SubscriptionEnd(ctx context.Context, db DBTX, arg *Subscriptio
 
 const SubscriptionForCall = `-- name: SubscriptionForCall :one
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions WHERE id = $1 AND lifecycle IN ('reserved', 'live')
 `
 
@@ -186,13 +187,14 @@ func (q *Queries) SubscriptionForCall(ctx context.Context, db DBTX, id string) (
 		&i.Failures,
 		&i.Openwop,
 		&i.IngestSecret,
+		&i.HandshakeSecret,
 	)
 	return &i, err
 }
 
 const SubscriptionGet = `-- name: SubscriptionGet :one
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions WHERE tenant = $1 AND id = $2 AND lifecycle = 'live'
 `
 
@@ -228,13 +230,34 @@ func (q *Queries) SubscriptionGet(ctx context.Context, db DBTX, arg *Subscriptio
 		&i.Failures,
 		&i.Openwop,
 		&i.IngestSecret,
+		&i.HandshakeSecret,
 	)
 	return &i, err
 }
 
+const SubscriptionKeepSecret = `-- name: SubscriptionKeepSecret :one
+UPDATE subscriptions SET handshake_secret = $1, version = version + 1, updated_at = now()
+WHERE sid = $2 AND version = $3 AND handshake_secret IS NULL AND lifecycle IN ('reserved', 'live')
+RETURNING version
+`
+
+type SubscriptionKeepSecretParams struct {
+	HandshakeSecret []byte
+	Sid             int64
+	Version         int64
+}
+
+// Keeps the secret that a handshake brought. The first one wins.
+func (q *Queries) SubscriptionKeepSecret(ctx context.Context, db DBTX, arg *SubscriptionKeepSecretParams) (int64, error) {
+	row := db.QueryRow(ctx, SubscriptionKeepSecret, arg.HandshakeSecret, arg.Sid, arg.Version)
+	var version int64
+	err := row.Scan(&version)
+	return version, err
+}
+
 const SubscriptionList = `-- name: SubscriptionList :many
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions
 WHERE tenant = $1 AND lifecycle = 'live' AND ($2::text = '' OR workflow_id = $2::text) AND sid < $3
 ORDER BY sid DESC LIMIT $4
@@ -285,6 +308,7 @@ func (q *Queries) SubscriptionList(ctx context.Context, db DBTX, arg *Subscripti
 			&i.Failures,
 			&i.Openwop,
 			&i.IngestSecret,
+			&i.HandshakeSecret,
 		); err != nil {
 			return nil, err
 		}
@@ -359,7 +383,7 @@ type SubscriptionReserveParams struct {
 	ConnectionID *string
 	WorkflowID   string
 	Params       []byte
-	Host         *string
+	Host         []byte
 	Surface      string
 	Source       string
 	MaxAttempts  pgtype.Int2
@@ -406,7 +430,7 @@ const SubscriptionSetDelivery = `-- name: SubscriptionSetDelivery :one
 UPDATE subscriptions SET delivery = $1, failures = 0, version = version + 1, updated_at = now()
 WHERE sid = $2
 RETURNING sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 `
 
 type SubscriptionSetDeliveryParams struct {
@@ -441,6 +465,7 @@ func (q *Queries) SubscriptionSetDelivery(ctx context.Context, db DBTX, arg *Sub
 		&i.Failures,
 		&i.Openwop,
 		&i.IngestSecret,
+		&i.HandshakeSecret,
 	)
 	return &i, err
 }
@@ -466,7 +491,7 @@ func (q *Queries) SubscriptionSetHookState(ctx context.Context, db DBTX, arg *Su
 
 const SubscriptionsOfConnection = `-- name: SubscriptionsOfConnection :many
 SELECT sid, id, tenant, app_id, trigger_key, connection_id, workflow_id, params, hook_state, host, delivery, lifecycle, version, created_at, updated_at, ended_at,
-    surface, source, max_attempts, backoff, failures, openwop, ingest_secret
+    surface, source, max_attempts, backoff, failures, openwop, ingest_secret, handshake_secret
 FROM subscriptions
 WHERE tenant = $1 AND connection_id = $2 AND lifecycle = 'live'
 ORDER BY sid LIMIT $3
@@ -511,6 +536,7 @@ func (q *Queries) SubscriptionsOfConnection(ctx context.Context, db DBTX, arg *S
 			&i.Failures,
 			&i.Openwop,
 			&i.IngestSecret,
+			&i.HandshakeSecret,
 		); err != nil {
 			return nil, err
 		}

@@ -36,12 +36,14 @@ type Manager interface {
 	DeleteConnection(ctx context.Context, tenant, id string) (int, error)
 	ParamOptions(ctx context.Context, tenant string, request manager.OptionsRequest) (json.RawMessage, error)
 	CallbackURL(id trigger.SubscriptionID) string
+	BodyMask(s *trigger.Subscription) func(json.RawMessage) json.RawMessage
 }
 
 // Ledger is the part of the store this API calls.
 type Ledger interface {
 	Events(ctx context.Context, tenant string, id trigger.SubscriptionID, status trigger.Status, page trigger.Page) ([]trigger.EventSummary, string, error)
 	Event(ctx context.Context, tenant, eventID string) (*trigger.EventDetail, error)
+	SubscriptionBySID(ctx context.Context, sid int64) (*trigger.Subscription, error)
 	Requeue(ctx context.Context, tenant, eventID string) error
 	RequeueAll(ctx context.Context, tenant string, filter trigger.RequeueFilter) (*trigger.Operation, error)
 	Operation(ctx context.Context, tenant, id string) (*trigger.Operation, error)

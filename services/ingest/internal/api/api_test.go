@@ -111,6 +111,14 @@ func (w *world) Ingest(_ context.Context, _ trigger.SubscriptionID, call *trigge
 	return trigger.IngestResult{EventIDs: []string{"evt_1"}, Status: trigger.StatusReceived}, w.err
 }
 
+func (w *world) BodyMask(*trigger.Subscription) func(json.RawMessage) json.RawMessage {
+	return func(body json.RawMessage) json.RawMessage { return body }
+}
+
+func (w *world) SubscriptionBySID(context.Context, int64) (*trigger.Subscription, error) {
+	return &trigger.Subscription{}, nil
+}
+
 func (w *world) CallbackURL(id trigger.SubscriptionID) string {
 	return origin + trigger.CallbackPath + id.Reveal()
 }

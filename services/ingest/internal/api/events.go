@@ -100,11 +100,15 @@ func (a *API) getEvent(c echo.Context, who *apikey.Principal) error {
 	if err != nil {
 		return err
 	}
+	mask, err := a.bodyMask(c, d)
+	if err != nil {
+		return err
+	}
 	var out document
 	return out.
 		value("event", detailOf(d)).
-		raw("call", a.call(d)).
-		raw("payload", d.Normalized).
+		raw("call", a.call(d, mask)).
+		raw("payload", mask(d.Normalized)).
 		value("attempts", attemptsOf(d)).
 		value("explain", explain.Event(d, "")).
 		write(c)
@@ -119,11 +123,21 @@ func (a *API) event(c echo.Context, who *apikey.Principal) (*trigger.EventDetail
 }
 
 // call is the masked call, nil when the event came without one, as from a poll.
-func (a *API) call(d *trigger.EventDetail) json.RawMessage {
+func (a *API) call(d *trigger.EventDetail, mask func(json.RawMessage) json.RawMessage) json.RawMessage {
 	if d.Call == nil || d.Call.Method == "" {
 		return nil
 	}
-	return triggercall.StoredView(d.Call, a.HostURL)
+	return triggercall.StoredViewWith(d.Call, a.HostURL, mask)
+}
+
+// bodyMask hides the credentials that the vendor puts into its bodies. The
+// stored bytes are as they came; /raw gives them.
+func (a *API) bodyMask(c echo.Context, d *trigger.EventDetail) (func(json.RawMessage) json.RawMessage, error) {
+	s, err := a.Ledger.SubscriptionBySID(c.Request().Context(), d.SID)
+	if err != nil {
+		return nil, err
+	}
+	return a.Manager.BodyMask(s), nil
 }
 
 func detailOf(d *trigger.EventDetail) eventDetailJSON {

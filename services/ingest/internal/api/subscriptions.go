@@ -135,11 +135,12 @@ func (a *API) createSubscription(c echo.Context, who *apikey.Principal) error {
 		ConnectionID *string         `json:"connectionId"`
 		Params       json.RawMessage `json:"params"`
 		PollMs       int64           `json:"pollIntervalMs"`
+		hostData
 	}
 	if err := readJSON(c, &body); err != nil {
 		return err
 	}
-	request := manager.SubscribeRequest{AppID: app, TriggerKey: key, WorkflowID: body.WorkflowID}
+	request := manager.SubscribeRequest{AppID: app, TriggerKey: key, WorkflowID: body.WorkflowID, Host: body.hostData.json()}
 	if body.ConnectionID != nil {
 		request.ConnectionID = *body.ConnectionID
 	}
@@ -159,6 +160,29 @@ func (a *API) createSubscription(c echo.Context, who *apikey.Principal) error {
 		return err
 	}
 	return writeJSON(c, http.StatusCreated, subscriptionBody{a.subscriptionJSON(s)})
+}
+
+// hostData is what the host does with the subscription's calls before any hook,
+// in place of what its trigger declares (docs/vendors.md). It may hold secrets and is
+// never shown.
+type hostData struct {
+	Preset    json.RawMessage `json:"preset,omitempty"`
+	Verify    json.RawMessage `json:"verify,omitempty"`
+	Handshake json.RawMessage `json:"handshake,omitempty"`
+	Dedup     json.RawMessage `json:"dedup,omitempty"`
+}
+
+func (h hostData) json() json.RawMessage {
+	for _, member := range []*json.RawMessage{&h.Preset, &h.Verify, &h.Handshake, &h.Dedup} {
+		if string(*member) == "null" {
+			*member = nil
+		}
+	}
+	text, _ := json.Marshal(h) //nolint:errchkjson // its members were JSON before
+	if string(text) == "{}" {
+		return nil
+	}
+	return text
 }
 
 func (a *API) changeSubscription(c echo.Context, who *apikey.Principal) error {

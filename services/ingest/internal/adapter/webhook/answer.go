@@ -25,6 +25,9 @@ func answerTo(result trigger.IngestResult) *answer {
 	if outcome == "" {
 		outcome = string(trigger.StatusReceived)
 	}
+	if result.Unwritten {
+		outcome = outcomeUnwritten
+	}
 	if result.Response != nil {
 		return custom(result.Response, outcome)
 	}

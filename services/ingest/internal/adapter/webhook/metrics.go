@@ -11,6 +11,7 @@ import (
 
 // Outcomes of calls that are not stored; those that are have their status.
 const (
+	outcomeUnwritten    = "unwritten" // answered without a row: not verified, and too many
 	outcomeUnknown      = "unknown"
 	outcomeTooLarge     = "too_large"
 	outcomeBadRequest   = "bad_request"
@@ -37,7 +38,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	registry.MustRegister(m.calls, m.seconds)
 	for _, outcome := range []string{ // so that each is there from the start
 		string(trigger.StatusReceived), string(trigger.StatusFailed), string(trigger.StatusIgnored),
-		outcomeUnknown, outcomeTooLarge, outcomeBadRequest, outcomeBackPressure, outcomeUnavailable, outcomeAborted, outcomePanic,
+		outcomeUnwritten, outcomeUnknown, outcomeTooLarge, outcomeBadRequest, outcomeBackPressure, outcomeUnavailable, outcomeAborted, outcomePanic,
 	} {
 		m.calls.WithLabelValues(outcome)
 	}

@@ -94,6 +94,10 @@ func (a *Adapter) handle(w http.ResponseWriter, r *http.Request, started time.Ti
 		return a.failed(r, id, call, err)
 	}
 	answer := answerTo(result)
+	if result.Unwritten {
+		a.sampled.Warn("call.unwritten", obs.Subscription(id), obs.Status(result.Status), obs.Reason(result.Reason), zap.Int(obs.KeyHTTPStatus, answer.status))
+		return answer
+	}
 	a.logIngested(id, call, result, answer, time.Since(started))
 	return answer
 }

@@ -347,6 +347,7 @@ tocsin_ingest_calls_total{outcome="received"} 0
 tocsin_ingest_calls_total{outcome="too_large"} 0
 tocsin_ingest_calls_total{outcome="unavailable"} 3
 tocsin_ingest_calls_total{outcome="unknown"} 1
+tocsin_ingest_calls_total{outcome="unwritten"} 0
 `
 	if err := testutil.GatherAndCompare(l.metrics, strings.NewReader(want), "tocsin_ingest_calls_total"); err != nil {
 		t.Error(err)
