@@ -155,12 +155,18 @@ func run(ctx context.Context, cfg *config.Config, log *zap.Logger) (err error) {
 	defer signal.Stop(reload)
 
 	group, ctx := errgroup.WithContext(ctx)
+	// Posts that wait for their runs are told of them until the last is answered.
+	answering, answered := context.WithCancel(context.WithoutCancel(ctx))
+	defer answered()
 	group.Go(func() error {
+		defer answered()
 		stop := obs.Shutdown{Health: health, Drain: obs.DrainFor(cfg.ShutdownGrace), Grace: cfg.ShutdownGrace - obs.DrainFor(cfg.ShutdownGrace)}
 		return obs.Serve(ctx, stop, publicServer, managementServer)
 	})
 	group.Go(func() error { return polls.Run(ctx) })
 	group.Go(func() error { return schedules.Run(ctx) })
+	group.Go(func() error { return bridge.Run(answering) })
+	group.Go(func() error { return outcomes.Run(answering) })
 	group.Go(func() error { return bridge.Run(ctx) })
 	group.Go(func() error { return outcomes.Run(ctx) })
 	group.Go(func() error { return triggers.RunConfirmations(ctx) })
