@@ -112,8 +112,19 @@ else
 fi
 
 [ -x "$root/bin/ingest" ] || say "building (the first time downloads and compiles everything: some minutes on two cores)"
-# The sleeper holds no output, so that nobody waits for it when the build is done.
-(while sleep 30 >/dev/null 2>&1; do say "still building, $SECONDS s so far"; done) &
+# heartbeat says that the build goes on, until it is killed or this script has ended.
+heartbeat() {
+  local sleeper
+  trap 'kill "$sleeper"; exit' TERM
+  while true; do
+    sleep 30 >/dev/null 2>&1 &
+    sleeper=$!
+    wait "$sleeper"
+    kill -0 $$ 2>/dev/null || exit
+    say "still building, $SECONDS s so far"
+  done
+}
+heartbeat >/dev/null &
 beat=$!
 make -s --no-print-directory -C "$root" build || { kill "$beat"; die "the build failed"; }
 kill "$beat"
