@@ -107,19 +107,19 @@ func TestAnAnswerBeforeTheCommitIsCaught(t *testing.T) {
 	t.Parallel()
 	cluster := rig.StartCluster(t)
 	for _, setting := range []string{"synchronous_commit = off", "wal_writer_delay = 10000", "wal_writer_flush_after = 0"} {
-		cluster.Exec("ALTER SYSTEM SET " + setting)
+		cluster.Exec(t.Context(), "ALTER SYSTEM SET "+setting)
 	}
-	cluster.Exec("SELECT pg_reload_conf()")
+	cluster.Exec(t.Context(), "SELECT pg_reload_conf()")
 	engine := rig.StartEngine(t)
 	s := rig.Start(t, rig.Options{Dispatchers: -1, Database: cluster.URL, Env: map[string]string{"ENGINE_URL": engine.URL}})
 	id := s.Receiver("wf")
 	h := &checker.History{}
-	cluster.Exec("CHECKPOINT")
+	cluster.Exec(t.Context(), "CHECKPOINT")
 	for range 20 {
 		send(t, s, h, id, `{"n":1}`)
 	}
-	cluster.Stop(syscall.SIGQUIT)
-	cluster.Start()
+	cluster.Stop(t.Context(), syscall.SIGQUIT)
+	cluster.Start(t.Context())
 	s.Pool.Reset()
 	rig.Eventually(t, 20*time.Second, "the database answers", func() bool { return s.Pool.Ping(t.Context()) == nil })
 	if err := rig.ReadHistory(t.Context(), s.Pool, engine.Engine, h); err != nil {

@@ -23,7 +23,7 @@ func TestADatabaseThatGoesAwayIsWaitedForQuietly(t *testing.T) {
 }
 
 // C30 as it is written.
-func TestChaosTheDatabaseIsAwayForAMinute(t *testing.T) {
+func TestChaosTheDatabaseIsAwayForAMinute(t *testing.T) { //nolint:paralleltest // its processor time is measured
 	if os.Getenv("CHAOS_MINUTES") == "" {
 		t.Skip("for make chaos, which sets CHAOS_MINUTES; CI has the short one")
 	}
@@ -49,7 +49,7 @@ func outage(t *testing.T, away time.Duration) {
 
 	lines, cpu := countLines(processes), cpuOf(t, processes)
 	gone := time.Now()
-	cluster.Stop(syscall.SIGINT)
+	cluster.Stop(t.Context(), syscall.SIGINT)
 	rig.Pause(t.Context(), away/2)
 	for _, p := range processes {
 		healthy, _ := rig.Send(t.Context(), http.MethodGet, p.URL+"/healthz", nil)
@@ -68,7 +68,7 @@ func outage(t *testing.T, away time.Duration) {
 			t.Errorf("%s used %v of CPU in %v", p.Name, used, took)
 		}
 	}
-	cluster.Start()
+	cluster.Start(t.Context())
 	back := time.Now()
 	h.Faults = []checker.Fault{{Kind: "database away", Target: checker.Database, From: gone, To: back}}
 	rig.Eventually(t, 10*time.Second, "ingest takes calls again", func() bool { return load.okSince(back) })

@@ -114,7 +114,7 @@ func (b *bouncer) write(name, text string) {
 // runs PostgreSQL.
 func (b *bouncer) start() {
 	b.t.Helper()
-	_ = os.Chmod(b.dir, 0o755) //nolint:gosec // its user must read the settings
+	_ = os.Chmod(b.dir, 0o755) // its user must read the settings
 	args := []string{filepath.Join(b.dir, "pgbouncer.ini")}
 	if os.Getuid() == 0 {
 		name := "postgres"

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,7 +51,7 @@ func TestNothingIsLostStuckOrStartedTwiceUnderFire(t *testing.T) {
 }
 
 // make chaos: CHAOS_MINUTES long, CHAOS_SEED or one that is drawn and printed.
-func TestChaos(t *testing.T) {
+func TestChaos(t *testing.T) { //nolint:paralleltest // nothing else runs beside it
 	minutes, err := strconv.ParseFloat(os.Getenv("CHAOS_MINUTES"), 64)
 	if err != nil {
 		t.Skip("for make chaos, which sets CHAOS_MINUTES")
@@ -124,9 +125,9 @@ func story(h *checker.History, id string) string {
 		}
 	}
 	slices.SortFunc(lines, func(a, b line) int { return a.at.Compare(b.at) })
-	text := ""
+	var text strings.Builder
 	for _, l := range lines {
-		text += "\n    " + l.at.UTC().Format("04:05.000") + " " + l.text
+		text.WriteString("\n    " + l.at.UTC().Format("04:05.000") + " " + l.text)
 	}
-	return text
+	return text.String()
 }

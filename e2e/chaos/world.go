@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"sync"
@@ -64,9 +65,7 @@ func build(ctx context.Context, t testing.TB, processes *sync.WaitGroup) *world 
 			"BOOTSTRAP_API_KEY": rig.BootstrapKey, "ALLOW_PRIVATE_EGRESS": "true", "LOG_LEVEL": "info", "ENGINE_URL": w.engine.URL,
 			"FALLBACK_INTERVAL": "1s", "SHUTDOWN_GRACE": "3s", "LEASE": lease.String(), "ENGINE_TIMEOUT": engineTimeout.String(),
 		}
-		for name, value := range own {
-			all[name] = value
-		}
+		maps.Copy(all, own)
 		return all
 	}
 	w.ingest = &pod{t: t, name: "ingest", binary: binaries.Ingest, env: env(map[string]string{"INGEST_ADDR": public, "API_ADDR": api})}
@@ -178,29 +177,29 @@ func (w *world) database(ctx context.Context, s Step) {
 	case "database stopped":
 		w.cluster.Freeze(ctx, s.For)
 	case "database read-only":
-		w.cluster.Exec("ALTER SYSTEM SET default_transaction_read_only = on")
-		w.cluster.Exec("SELECT pg_reload_conf()")
+		w.cluster.Exec(ctx, "ALTER SYSTEM SET default_transaction_read_only = on")
+		w.cluster.Exec(ctx, "SELECT pg_reload_conf()")
 		rig.Pause(ctx, s.For)
-		w.cluster.Exec("ALTER SYSTEM RESET default_transaction_read_only")
-		w.cluster.Exec("SELECT pg_reload_conf()")
+		w.cluster.Exec(ctx, "ALTER SYSTEM RESET default_transaction_read_only")
+		w.cluster.Exec(ctx, "SELECT pg_reload_conf()")
 	case "database slots":
 		w.fillSlots(ctx, s.For)
 	case "listeners terminated":
-		w.terminate(`application_name LIKE '%-bell'`)
+		w.terminate(ctx, `application_name LIKE '%-bell'`)
 	case "everyone terminated":
-		w.terminate(`application_name <> 'observer'`)
+		w.terminate(ctx, `application_name <> 'observer'`)
 	}
 }
 
 func (w *world) restart(ctx context.Context, signal syscall.Signal, away time.Duration) {
-	w.cluster.Stop(signal)
+	w.cluster.Stop(ctx, signal)
 	rig.Pause(ctx, away)
-	w.cluster.Start()
+	w.cluster.Start(ctx)
 }
 
 const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND "
 
-func (w *world) terminate(which string) { w.cluster.Exec(terminate + which) }
+func (w *world) terminate(ctx context.Context, which string) { w.cluster.Exec(ctx, terminate+which) }
 
 // fillSlots takes every connection that the server has left, and keeps them.
 func (w *world) fillSlots(ctx context.Context, d time.Duration) {

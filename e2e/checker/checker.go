@@ -265,7 +265,7 @@ func (c *check) arrows() {
 		for i := 1; i < len(list); i++ {
 			from, to := list[i-1], list[i]
 			switch {
-			case from.Status == to.Status && from.Status == trigger.StatusDispatching:
+			case from.Status == trigger.StatusDispatching && to.Status == trigger.StatusDispatching:
 				// The lease was renewed.
 			case from.Status.CanBecome(to.Status):
 				if from.Status == trigger.StatusFailed && to.Attempts != 0 {

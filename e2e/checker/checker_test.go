@@ -2,6 +2,7 @@ package checker
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func (s *story) change(id string, status trigger.Status, attempts int, due time.
 	s.tx++
 	s.h.Changes = append(s.h.Changes, Change{
 		EventID: id, Subscription: s.event(id).Subscription, Status: status, At: s.now, Began: s.now, Due: due, Attempts: attempts,
-		Lease: s.now.Add(30 * time.Second), Tx: fmt.Sprint(s.tx),
+		Lease: s.now.Add(30 * time.Second), Tx: strconv.Itoa(s.tx),
 	})
 }
 

@@ -39,29 +39,29 @@ func StartCluster(t testing.TB) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = os.Chmod(parent, 0o711) //nolint:gosec // the server's user must pass through
+	_ = os.Chmod(parent, 0o711) // the server's user must pass through
 	c := &Cluster{t: t, dir: filepath.Join(parent, "pg")}
 	t.Cleanup(func() {
-		_, _ = c.script("destroy")
+		_, _ = c.script(context.Background(), "destroy")
 		_ = os.RemoveAll(parent)
 	})
-	c.Start()
+	c.Start(t.Context())
 	// A throw-away cluster answers before the commit is written. Here servers are
 	// killed, and what was answered must be there; the machine itself does not
 	// crash, so that nothing needs to be flushed to the disk.
 	for _, setting := range []string{"synchronous_commit = on", "max_connections = " + strconv.Itoa(MaxConnections)} {
-		c.Exec("ALTER SYSTEM SET " + setting)
+		c.Exec(t.Context(), "ALTER SYSTEM SET "+setting)
 	}
-	c.Stop(syscall.SIGINT)
-	c.Start()
+	c.Stop(t.Context(), syscall.SIGINT)
+	c.Start(t.Context())
 	if _, err := store.Migrate(t.Context(), secret.Text(c.URL)); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func (c *Cluster) script(command string, flags ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), 3*time.Minute)
+func (c *Cluster) script(ctx context.Context, command string, flags ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(Root(), "scripts", "postgres.sh"), append([]string{command, c.dir}, flags...)...)
 	var stderr strings.Builder
@@ -74,8 +74,8 @@ func (c *Cluster) script(command string, flags ...string) (string, error) {
 }
 
 // Start starts the server; its data and its address stay.
-func (c *Cluster) Start() {
-	url, err := c.script("start", "--throwaway")
+func (c *Cluster) Start(ctx context.Context) {
+	url, err := c.script(ctx, "start", "--throwaway")
 	if err != nil {
 		c.t.Fatalf("start a cluster: %v", err)
 	}
@@ -109,7 +109,7 @@ func (c *Cluster) serverPID() int {
 
 // Stop ends the server and waits: SIGINT is a fast shutdown, SIGQUIT an
 // immediate one, as after a crash.
-func (c *Cluster) Stop(signal syscall.Signal) {
+func (c *Cluster) Stop(ctx context.Context, signal syscall.Signal) {
 	_ = syscall.Kill(c.pid, signal)
 	deadline := time.Now().Add(time.Minute)
 	for syscall.Kill(c.pid, 0) == nil {
@@ -117,7 +117,7 @@ func (c *Cluster) Stop(signal syscall.Signal) {
 			c.t.Errorf("the server does not stop")
 			return
 		}
-		Pause(context.Background(), 20*time.Millisecond)
+		Pause(context.WithoutCancel(ctx), 20*time.Millisecond)
 	}
 }
 
@@ -150,16 +150,16 @@ func childrenOf(pid int) []int {
 }
 
 // Exec runs a statement on a connection of its own.
-func (c *Cluster) Exec(sql string) {
-	if err := c.TryExec(sql); err != nil {
+func (c *Cluster) Exec(ctx context.Context, sql string) {
+	if err := c.TryExec(ctx, sql); err != nil {
 		c.t.Errorf("%s: %v", sql, err)
 	}
 }
 
 // TryExec runs a statement on a connection of its own, also on a server that
 // is read-only.
-func (c *Cluster) TryExec(sql string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), 10*time.Second)
+func (c *Cluster) TryExec(ctx context.Context, sql string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, c.URL)
 	if err != nil {
