@@ -50,6 +50,15 @@ func TestNothingIsLostStuckOrStartedTwiceUnderFire(t *testing.T) {
 	judge(t, Round{Seed: 1, Length: 20 * time.Second})
 }
 
+// The same with the embedded engine, whose claims hold many events.
+func TestTheEmbeddedEngineLosesNothingUnderFire(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("CHAOS_MINUTES") != "" {
+		t.Skip("make chaos plays long rounds instead")
+	}
+	judge(t, Round{Seed: 2, Length: 20 * time.Second, Embedded: true})
+}
+
 // make chaos: CHAOS_MINUTES long, CHAOS_SEED or one that is drawn and printed.
 func TestChaos(t *testing.T) { //nolint:paralleltest // nothing else runs beside it
 	minutes, err := strconv.ParseFloat(os.Getenv("CHAOS_MINUTES"), 64)
@@ -62,7 +71,8 @@ func TestChaos(t *testing.T) { //nolint:paralleltest // nothing else runs beside
 			t.Fatalf("CHAOS_SEED: %v", err)
 		}
 	}
-	judge(t, Round{Seed: seed, Length: time.Duration(minutes * float64(time.Minute))})
+	// Every fourth seed is for the embedded engine.
+	judge(t, Round{Seed: seed, Length: time.Duration(minutes * float64(time.Minute)), Embedded: seed%4 == 0})
 }
 
 func judge(t *testing.T, r Round) {

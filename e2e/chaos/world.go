@@ -47,7 +47,7 @@ type world struct {
 }
 
 // build brings a world up. Its processes run until ctx ends.
-func build(ctx context.Context, t testing.TB, processes *sync.WaitGroup) *world {
+func build(ctx context.Context, t testing.TB, processes *sync.WaitGroup, embedded bool) *world {
 	t.Helper()
 	binaries := rig.Build(t)
 	w := &world{t: t, cluster: rig.StartCluster(t), engine: rig.StartEngine(t)}
@@ -57,12 +57,16 @@ func build(ctx context.Context, t testing.TB, processes *sync.WaitGroup) *world 
 	if err := rig.Audit(t.Context(), w.pool); err != nil {
 		t.Fatal(err)
 	}
+	engineURL := w.engine.URL
+	if embedded {
+		engineURL = "embedded:"
+	}
 	public, api := rig.FreeAddr(t), rig.FreeAddr(t)
 	w.public, w.api = "http://"+public, "http://"+api
 	env := func(own map[string]string) map[string]string {
 		all := map[string]string{
 			"DATABASE_URL": w.cluster.URL, "HOST_URL": w.public, "APPS_DIR": filepath.Join(rig.Root(), "examples", "apps"), "TOCSIN_DEV": "1",
-			"BOOTSTRAP_API_KEY": rig.BootstrapKey, "ALLOW_PRIVATE_EGRESS": "true", "LOG_LEVEL": "info", "ENGINE_URL": w.engine.URL,
+			"BOOTSTRAP_API_KEY": rig.BootstrapKey, "ALLOW_PRIVATE_EGRESS": "true", "LOG_LEVEL": "info", "ENGINE_URL": engineURL,
 			"FALLBACK_INTERVAL": "1s", "SHUTDOWN_GRACE": "3s", "LEASE": lease.String(), "ENGINE_TIMEOUT": engineTimeout.String(),
 		}
 		maps.Copy(all, own)

@@ -107,7 +107,7 @@ func (c *check) inOrder(a, b *Event) {
 		c.fault(RuleFIFO, b.ID, "was received after %s, and is noted before it", a.ID)
 	}
 	first, second := c.starts[a.ID][0], c.starts[b.ID][0]
-	if first.At.Before(second.At) || len(c.requeues[a.ID]) > 0 {
+	if !second.At.Before(first.At) || len(c.requeues[a.ID]) > 0 { // a batch starts at one time
 		return
 	}
 	if !slices.ContainsFunc(c.attempts[a.ID], func(at *Attempt) bool { return at.Ended.Before(second.At) }) {

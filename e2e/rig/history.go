@@ -23,8 +23,9 @@ func Audit(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// ReadHistory adds to a history what the ledger and the engine know. final are
-// the error codes after which nothing is tried again.
+// ReadHistory adds to a history what the ledger and the engine know; a nil
+// engine is the embedded one. final are the error codes after which nothing is
+// tried again.
 func ReadHistory(ctx context.Context, pool *pgxpool.Pool, engine *fakeengine.Engine, h *checker.History, final ...string) error {
 	rows, err := pool.Query(ctx, `SELECT v.event_id, s.id, v.received_at, v.status, coalesce(v.reason, ''), coalesce(v.error_code, ''), v.attempts
 		FROM trigger_event_status AS v JOIN subscriptions AS s USING (sid) ORDER BY v.event_id`)
@@ -51,6 +52,8 @@ func ReadHistory(ctx context.Context, pool *pgxpool.Pool, engine *fakeengine.Eng
 	}
 	if engine != nil {
 		h.Starts = startsOf(engine)
+	} else if h.Starts, err = embeddedStarts(ctx, pool); err != nil {
+		return err
 	}
 	h.Changes, err = readChanges(ctx, pool)
 	return err
@@ -65,6 +68,21 @@ func startsOf(engine *fakeengine.Engine) []checker.Start {
 		})
 	}
 	return list
+}
+
+// embeddedStarts reads the starts that the embedded engine recorded: one run an
+// event, whoever asked for it.
+func embeddedStarts(ctx context.Context, pool *pgxpool.Pool) ([]checker.Start, error) {
+	rows, err := pool.Query(ctx, `SELECT s.id, r.event_id, r.started_at, r.run_id FROM runs AS r JOIN subscriptions AS s USING (sid)
+		WHERE r.event_id IS NOT NULL ORDER BY r.started_at, r.run_id`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s checker.Start, err error) {
+		err = row.Scan(&s.Subscription, &s.EventID, &s.At, &s.RunID)
+		s.IdempotencyKey, s.Ended, s.Told = s.EventID, s.At, true
+		return s, err
+	})
 }
 
 // noted is one row of the audit.
