@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -172,6 +174,50 @@ func TestURLSignedCallsAreAcceptedAtTheirURL(t *testing.T) {
 				t.Errorf("%s: %d %s %v, want %d", vendor, answer.Status, answer.Body, err, want)
 			}
 		}
+	}
+}
+
+// C12.
+func TestCompressedCalls(t *testing.T) {
+	t.Parallel()
+	s := rig.Start(t, rig.Options{Dispatchers: -1, Env: map[string]string{"MAX_BODY_BYTES": "1048576"}})
+	id := s.Receiver("wf_gzip")
+	body, err := base64.StdEncoding.DecodeString("H4sIAAAAAAAC/6tWSsvPV7JSSkosUqoFAO/1K/4NAAAA")
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(body []byte) rig.Answer {
+		return s.Post(id, body, "Content-Type", "application/json", "Content-Encoding", "gzip")
+	}
+	answer := post(body)
+	if answer.Status != http.StatusOK || len(answer.EventIDs) != 1 {
+		t.Fatalf("%d %s", answer.Status, answer.Body)
+	}
+	payload, _ := json.Marshal(s.Detail(answer.EventIDs[0])["payload"]) //nolint:errchkjson // decoded a moment ago
+	if string(payload) != `{"foo":"bar"}` {
+		t.Errorf("payload %s", payload)
+	}
+	if _, raw := rawBody(t, s, answer.EventIDs[0]); !bytes.Equal(raw, body) {
+		t.Errorf("the raw view is not the %d bytes as sent: %x", len(body), raw)
+	}
+	if a := post([]byte(`{"foo":"bar"}`)); a.Status != http.StatusOK || len(a.EventIDs) != 1 {
+		t.Errorf("not compressed at all: %d %s", a.Status, a.Body)
+	}
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	for zeros := make([]byte, 1<<20); bomb.Len() < 200<<10; {
+		if _, err := w.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if a := post(bomb.Bytes()); a.Status != http.StatusRequestEntityTooLarge {
+		t.Errorf("bomb: %d %s", a.Status, a.Body)
+	}
+	if n := s.Count("SELECT count(*) FROM trigger_events"); n != 2 {
+		t.Errorf("%d rows, want 2", n)
 	}
 }
 

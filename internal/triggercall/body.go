@@ -41,8 +41,7 @@ func parse(raw []byte, contentType, encoding string) body {
 		return body{json: json.RawMessage("null")}
 	}
 	if encoding != "" && !strings.EqualFold(encoding, "identity") {
-		// Decompression belongs here, with a limit on what comes out.
-		return asText(raw, "", "content-encoding "+encoding+" is not decoded")
+		return parseCompressed(raw, contentType, encoding)
 	}
 	kind := mediaType(contentType)
 	switch {
@@ -54,6 +53,20 @@ func parse(raw []byte, contentType, encoding string) body {
 		return parseMultipart(raw, contentType)
 	}
 	return asText(raw, parameter(contentType, "charset"), "")
+}
+
+// parseCompressed reads what is inside; the bytes stay compressed.
+func parseCompressed(raw []byte, contentType, encoding string) body {
+	plain, known, err := inflate(raw, encoding)
+	switch {
+	case !known:
+		return asText(raw, "", "content-encoding "+encoding+" is not decoded")
+	case err != nil:
+		return asText(raw, "", err.Error())
+	}
+	inner := parse(plain, contentType, "")
+	inner.asSent = false
+	return inner
 }
 
 func isJSON(kind string) bool {

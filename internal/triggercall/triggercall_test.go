@@ -120,13 +120,13 @@ func TestBodiesByContentType(t *testing.T) {
 	}
 }
 
-func TestACompressedBodyIsNotReadAsWhatItHolds(t *testing.T) {
+func TestABodyThatIsNotCompressedAsItSaysIsText(t *testing.T) {
 	t.Parallel()
 
 	call := post("application/json", `{"plain":true}`)
 	call.Header = append(call.Header, trigger.Field{Name: "content-encoding", Value: "gzip"})
 	fields := viewOf(t, call)
-	if got := string(fields["bodyError"]); got != `"content-encoding gzip is not decoded"` {
+	if got := string(fields["bodyError"]); got != `"the body is not compressed as its content-encoding says"` {
 		t.Errorf("bodyError is %s", got)
 	}
 }

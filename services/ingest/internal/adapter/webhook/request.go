@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/internal/trigger"
+	"github.com/tocsin-dev/tocsin/internal/triggercall"
 )
 
 // rawPath is the path of the request line as it was sent.
@@ -63,7 +64,7 @@ func (a *Adapter) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *ans
 	}
 	body, err := readAll(http.MaxBytesReader(w, r.Body, a.maxBody), r.ContentLength)
 	if err == nil {
-		return body, nil
+		return body, a.checkInflated(body, r)
 	}
 	var large *http.MaxBytesError
 	var network net.Error
@@ -75,6 +76,15 @@ func (a *Adapter) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *ans
 		return nil, refuse(http.StatusRequestTimeout, outcomeBadRequest, "timeout", "the body took too long to come", "")
 	}
 	return nil, refuse(http.StatusBadRequest, outcomeBadRequest, "invalid_body", "the body ended early or is not well framed", "")
+}
+
+// checkInflated refuses a small body that is a large one inside.
+func (a *Adapter) checkInflated(body []byte, r *http.Request) *answer {
+	encoding := r.Header.Get("Content-Encoding")
+	if encoding == "" || triggercall.CheckInflated(body, encoding, a.maxBody) == nil {
+		return nil
+	}
+	return tooLarge()
 }
 
 // firstRead is how much is set aside for a body before any of it has come: a
