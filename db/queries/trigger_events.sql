@@ -89,7 +89,7 @@ ORDER BY v.event_id DESC
 LIMIT @max_rows;
 
 -- name: EventByID :one
-SELECT sqlc.embed(v), s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle, e.traceparent, e.normalized,
+SELECT sqlc.embed(v), s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle, s.max_attempts, e.traceparent, e.normalized,
     (e.initial_status = 'received')::bool AS has_event, e.body
 FROM trigger_event_status AS v
 JOIN trigger_events AS e ON e.event_id = v.event_id

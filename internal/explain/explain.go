@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -64,11 +65,14 @@ func failed(d *trigger.EventDetail) string {
 		return "It has not run: handleIngest failed on this call" + because(lastError(d)) + "; once the app is mended, the call can be ingested again."
 	case trigger.ReasonEmpty, trigger.ReasonDuplicate, trigger.ReasonHandshake, trigger.ReasonAppDisabled, trigger.ReasonAppArchived, trigger.ReasonSubscribeFailed:
 	}
-	if d.Attempts >= trigger.MaxAttempts {
+	if d.Attempts >= allowed(d) {
 		return fmt.Sprintf("It is a dead letter: all %d attempts failed, the last one%s; requeue it to try again.", d.Attempts, because(lastError(d)))
 	}
 	return fmt.Sprintf("It is a dead letter: attempt %d failed in a way that trying again cannot help%s; requeue it once that is mended.", max(d.Attempts, 1), because(lastError(d)))
 }
+
+// allowed is how many attempts the event has in all.
+func allowed(d *trigger.EventDetail) int { return cmp.Or(d.AttemptsAllowed, trigger.MaxAttempts) }
 
 func dispatching(d *trigger.EventDetail) string {
 	who := d.ClaimOwner
@@ -92,7 +96,7 @@ func received(d *trigger.EventDetail, ahead string) string {
 		return "It waits for its turn: events of a subscription start one after another, and " + ahead + " comes before it."
 	}
 	if d.Attempts > 0 {
-		return fmt.Sprintf("It waits: attempt %d of %d failed%s; the next is due%s.", d.Attempts, trigger.MaxAttempts, because(lastError(d)), at(d.NextAttemptAt))
+		return fmt.Sprintf("It waits: attempt %d of %d failed%s; the next is due%s.", d.Attempts, allowed(d), because(lastError(d)), at(d.NextAttemptAt))
 	}
 	return "It waits for a dispatcher: it is due" + at(d.NextAttemptAt) + " and nothing holds it back."
 }

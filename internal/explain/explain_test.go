@@ -93,6 +93,19 @@ func TestEachCaseHasItsSentence(t *testing.T) {
 	}
 }
 
+func TestASubscriptionsOwnPolicySaysHowManyAttemptsThereAre(t *testing.T) {
+	t.Parallel()
+
+	d := &trigger.EventDetail{EventSummary: trigger.EventSummary{Status: trigger.StatusFailed, Attempts: 3}, AttemptsAllowed: 3}
+	if got := explain.Event(d, ""); !strings.Contains(got, "all 3 attempts failed") {
+		t.Error(got)
+	}
+	d.Status, d.Attempts = trigger.StatusReceived, 2
+	if got := explain.Event(d, ""); !strings.Contains(got, "attempt 2 of 3") {
+		t.Error(got)
+	}
+}
+
 func TestEveryStatusAndReasonHasASentence(t *testing.T) {
 	t.Parallel()
 

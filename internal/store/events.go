@@ -82,6 +82,10 @@ func (db *DB) Event(ctx context.Context, tenant, eventID string) (*trigger.Event
 		ErrorStack:   readError(v.IngestError).Stack,
 		ErrorPhase:   readError(v.IngestError).Phase,
 	}
+	detail.AttemptsAllowed = trigger.MaxAttempts
+	if row.MaxAttempts.Valid {
+		detail.AttemptsAllowed = int(row.MaxAttempts.Int16)
+	}
 	if detail.Normalized, err = db.normalized(row.Normalized, row.Body, row.HasEvent); err != nil {
 		return nil, failed("get event", err)
 	}

@@ -357,6 +357,8 @@ type EventDetail struct {
 	// Normalized is nil for a row that never had an event.
 	Normalized json.RawMessage
 	AttemptLog []Attempt
+	// AttemptsAllowed is how many attempts its subscription's policy gives it.
+	AttemptsAllowed int
 	// ErrorStack is the hook's source-mapped stack when the parser threw, and
 	// ErrorPhase where in the call it did.
 	ErrorStack string

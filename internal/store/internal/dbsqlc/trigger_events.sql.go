@@ -8,6 +8,8 @@ package dbsqlc
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const BellRing = `-- name: BellRing :exec
@@ -166,7 +168,7 @@ func (q *Queries) EventAttempts(ctx context.Context, db DBTX, eventID string) ([
 }
 
 const EventByID = `-- name: EventByID :one
-SELECT v.event_id, v.call_id, v.sid, v.tenant, v.received_at, v.ingest_error, v.reason, v.duplicate_of, v.source, v.app_version, v.status, v.attempts, v.attempt_id, v.run_id, v.error_code, v.error, v.duration_ms, v.ended_at, v.due_at, v.claim_owner, v.lease_until, s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle, e.traceparent, e.normalized,
+SELECT v.event_id, v.call_id, v.sid, v.tenant, v.received_at, v.ingest_error, v.reason, v.duplicate_of, v.source, v.app_version, v.status, v.attempts, v.attempt_id, v.run_id, v.error_code, v.error, v.duration_ms, v.ended_at, v.due_at, v.claim_owner, v.lease_until, s.id AS subscription_id, s.workflow_id, s.delivery, s.lifecycle, s.max_attempts, e.traceparent, e.normalized,
     (e.initial_status = 'received')::bool AS has_event, e.body
 FROM trigger_event_status AS v
 JOIN trigger_events AS e ON e.event_id = v.event_id
@@ -185,6 +187,7 @@ type EventByIDRow struct {
 	WorkflowID         string
 	Delivery           string
 	Lifecycle          string
+	MaxAttempts        pgtype.Int2
 	Traceparent        *string
 	Normalized         []byte
 	HasEvent           bool
@@ -220,6 +223,7 @@ func (q *Queries) EventByID(ctx context.Context, db DBTX, arg *EventByIDParams) 
 		&i.WorkflowID,
 		&i.Delivery,
 		&i.Lifecycle,
+		&i.MaxAttempts,
 		&i.Traceparent,
 		&i.Normalized,
 		&i.HasEvent,

@@ -157,13 +157,23 @@ func (s *Surface) streamRun(w http.ResponseWriter, r *http.Request, who *apikey.
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
+	// The status is out: what goes wrong from here on ends the stream, and the
+	// client comes again with Last-Event-ID.
+	if err := s.follow(w, r, who, run, last); err != nil {
+		s.Log.Debug("openwop.stream_ended", obs.Run(run.ID), obs.Err(err))
+	}
+	return nil
+}
+
+// follow writes the events behind a sequence number until the run has ended or
+// the client has gone.
+func (s *Surface) follow(w http.ResponseWriter, r *http.Request, who *apikey.Principal, run *trigger.Run, last int64) error {
 	flusher := http.NewResponseController(w)
 	said := time.Now()
-	for { // from here on the status is out: what goes wrong ends the stream, and the client comes again
+	for {
 		events, err := eventsAfter(run, last)
 		if err != nil {
-			s.Log.Error("openwop.log_unreadable", obs.Run(run.ID), obs.Err(err))
-			return nil
+			return err
 		}
 		for i := range events {
 			last, said = events[i].Sequence, time.Now()
@@ -173,11 +183,14 @@ func (s *Surface) streamRun(w http.ResponseWriter, r *http.Request, who *apikey.
 			said = time.Now()
 			_, _ = fmt.Fprint(w, ": keep-alive\n\n")
 		}
-		if flusher.Flush() != nil || complete(run) || !pause(r, growEvery) {
+		if err := flusher.Flush(); err != nil {
+			return err
+		}
+		if complete(run) || !pause(r, growEvery) {
 			return nil
 		}
 		if run, err = s.run(r, who); err != nil {
-			return nil //nolint:nilerr // said above
+			return err
 		}
 	}
 }
