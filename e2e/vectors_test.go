@@ -177,6 +177,28 @@ func TestURLSignedCallsAreAcceptedAtTheirURL(t *testing.T) {
 	}
 }
 
+// The CLI subscribes a plain receiver that verifies, and sends as the vendor.
+func TestTheCLISendsWhatItsReceiverAccepts(t *testing.T) {
+	t.Parallel()
+	s := rig.Start(t, rig.Options{Dispatchers: -1})
+	for _, vendor := range []string{"stripe", "github", "slack", "standard-webhooks", "shopify", "twilio"} {
+		signing, receiving, err := sender.GenerateSecret(vendor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.CLI("subscriptions", "create", "io.tocsin.example.receiver", "call", "--workflow", "wf_"+vendor,
+			"--verify", vendor, "--secret", receiving.Reveal())
+		_, answer := s.API(http.MethodGet, "/workflows/wf_"+vendor+"/subscriptions", nil)
+		list, _ := answer["subscriptions"].([]any)
+		first, _ := list[0].(map[string]any)
+		url, _ := first["callbackUrl"].(string)
+		s.CLI("send", url, "--vendor", vendor, "--secret", signing.Reveal())
+		if _, _, err := s.RunCLI("send", url, "--vendor", vendor, "--secret", "whsec_b3RoZXIgc2VjcmV0IGhlcmU="); err == nil {
+			t.Errorf("%s: a call that another secret signs was accepted", vendor)
+		}
+	}
+}
+
 // C12.
 func TestCompressedCalls(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tocsin-dev/tocsin/internal/apiclient"
+	"github.com/tocsin-dev/tocsin/internal/secret"
+	"github.com/tocsin-dev/tocsin/internal/vendors/sender"
 )
 
 // sending is what `send` is told.
@@ -26,17 +28,23 @@ type sending struct {
 	body, method, contentType string
 	headers                   []string
 	sign, secret, secretFile  string
-	event                     string
+	event, vendor, replay     string
 	count                     int
 
 	url     string
 	content []byte
 	key     []byte
+	bodySet bool
+	again   *sender.Request // of --replay
 }
 
 func (c *cli) send() *cobra.Command {
 	s := &sending{}
 	cmd := c.command("send URL|SUBSCRIPTION", "Send a call, as a vendor would", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		s.bodySet = cmd.Flags().Changed("body")
+		if s.vendor != "" && !cmd.Flags().Changed("event") {
+			s.event = "" // the vendor's most usual one
+		}
 		if err := c.prepare(cmd.Context(), s, args[0]); err != nil {
 			return err
 		}
@@ -46,6 +54,7 @@ func (c *cli) send() *cobra.Command {
 the API then gives. Exits with 0 only if every call was answered with 2xx.`
 	cmd.Example = `  tocsin send sub_… --body '{"hello":"tocsin"}'
   tocsin send sub_… --body @delivery.json --sign github --secret-file secret.txt
+  tocsin send sub_… --vendor stripe --event invoice.paid --secret-file secret.txt
   generate | tocsin send https://hooks.example.com/triggers/webhooks/sub_… --body -`
 	flags := cmd.Flags()
 	flags.StringVar(&s.body, "body", "{}", "the body: text as it stands, @file, or - for standard input")
@@ -55,7 +64,9 @@ the API then gives. Exits with 0 only if every call was answered with 2xx.`
 	flags.StringVar(&s.sign, "sign", "", "sign as this vendor does: github")
 	flags.StringVar(&s.secret, "secret", "", "the secret to sign with")
 	flags.StringVar(&s.secretFile, "secret-file", "", "a file with the secret; - is standard input")
-	flags.StringVar(&s.event, "event", "push", "with --sign github: the X-GitHub-Event")
+	flags.StringVar(&s.event, "event", "push", "with --sign github the X-GitHub-Event, with --vendor the name of a sample")
+	flags.StringVar(&s.vendor, "vendor", "", "send a sample as this vendor would, signed: "+strings.Join(sender.Vendors(), ", "))
+	flags.StringVar(&s.replay, "replay", "", "send the captured request of this file, as it is")
 	flags.IntVar(&s.count, "count", 1, "how many times")
 	return cmd
 }
@@ -72,6 +83,9 @@ func (c *cli) prepare(ctx context.Context, s *sending, target string) error {
 	if s.key, err = c.signingKey(s); err != nil {
 		return err
 	}
+	if err := c.readReplay(s); err != nil {
+		return err
+	}
 	for _, header := range s.headers {
 		if name, _, ok := strings.Cut(header, ":"); !ok || strings.TrimSpace(name) == "" {
 			return &usageError{fmt.Errorf("--header %q: want Name: value", header)}
@@ -83,9 +97,11 @@ func (c *cli) prepare(ctx context.Context, s *sending, target string) error {
 
 func (c *cli) signingKey(s *sending) ([]byte, error) {
 	switch {
+	case s.vendor != "" && (s.sign != "" || s.replay != ""):
+		return nil, &usageError{errors.New("--vendor stands without --sign and --replay")}
 	case s.sign == "" && s.secret == "" && s.secretFile == "":
 		return nil, nil
-	case s.sign != "github":
+	case s.sign != "github" && s.vendor == "":
 		return nil, &usageError{fmt.Errorf("--sign %q is not known; want github", s.sign)}
 	case s.secret != "":
 		return []byte(s.secret), nil
@@ -94,6 +110,56 @@ func (c *cli) signingKey(s *sending) ([]byte, error) {
 		return bytes.TrimRight(text, "\r\n"), err
 	}
 	return nil, &usageError{errors.New("--sign needs --secret or --secret-file")}
+}
+
+func (c *cli) readReplay(s *sending) error {
+	if s.replay == "" {
+		return nil
+	}
+	text, err := c.file(s.replay)
+	if err != nil {
+		return err
+	}
+	request, err := sender.ReadReplay(bytes.NewReader(text))
+	if err != nil {
+		return &usageError{fmt.Errorf("--replay: %w", err)}
+	}
+	s.again = &request
+	return nil
+}
+
+// ready is the request as a vendor or a file has it; nil when the flags say
+// all. Each of a vendor's has ids of its own.
+func (s *sending) ready() (*sender.Request, error) {
+	if s.vendor == "" {
+		return s.again, nil
+	}
+	options := sender.Options{Secret: secret.Text(s.key), Event: s.event, URL: s.url, Time: time.Now()}
+	if s.bodySet {
+		options.Body = s.content
+	}
+	request, err := sender.Build(s.vendor, options)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return &request, nil
+}
+
+// asIs makes a request of one that is ready. Its header is set by hand, since
+// http would spell the names anew.
+func asIs(ctx context.Context, ready *sender.Request, address string) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, ready.Method, address, bytes.NewReader(ready.Body))
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	for _, f := range ready.Header {
+		switch strings.ToLower(f.Name) {
+		case "host", "content-length", "transfer-encoding", "connection": // the connection's own
+		default:
+			request.Header[f.Name] = append(request.Header[f.Name], f.Value)
+		}
+	}
+	return request, nil
 }
 
 // callbackURL takes a URL as it is and asks the API for a subscription's.
@@ -191,6 +257,21 @@ func unreachable(u *url.URL, err error) error {
 }
 
 func (s *sending) request(ctx context.Context) (*http.Request, error) {
+	ready, err := s.ready()
+	if err != nil {
+		return nil, err
+	}
+	if ready != nil {
+		address := s.url
+		if s.vendor != "" {
+			address = ready.URL // some vendors sign within it
+		}
+		request, err := asIs(ctx, ready, address)
+		if err != nil {
+			return nil, err
+		}
+		return s.withHeaders(request), nil
+	}
 	request, err := http.NewRequestWithContext(ctx, s.method, s.url, bytes.NewReader(s.content))
 	if err != nil {
 		return nil, &usageError{err}
@@ -201,11 +282,16 @@ func (s *sending) request(ctx context.Context) (*http.Request, error) {
 	if s.key != nil {
 		s.signGitHub(request.Header)
 	}
-	for _, header := range s.headers { // last, so that they win
+	return s.withHeaders(request), nil
+}
+
+// withHeaders sets --header, last, so that they win.
+func (s *sending) withHeaders(request *http.Request) *http.Request {
+	for _, header := range s.headers {
 		name, value, _ := strings.Cut(header, ":")
 		request.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
-	return request, nil
+	return request
 }
 
 func (s *sending) signGitHub(header http.Header) {

@@ -28,6 +28,8 @@ type wantedSubscription struct {
 	app, trigger, workflow, connection string
 	params                             string
 	pairs, files                       []string
+	verify                             string
+	secrets, secretFiles               []string
 	every                              time.Duration
 }
 
@@ -42,8 +44,12 @@ func (c *cli) subscriptionsCreate() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			preset, err := c.preset(&w)
+			if err != nil {
+				return err
+			}
 			answer, err := api.CreateSubscription(cmd.Context(), w.app, w.trigger,
-				apiclient.NewSubscription{WorkflowID: w.workflow, ConnectionID: w.connection, Params: params, PollMs: w.every.Milliseconds()})
+				apiclient.NewSubscription{WorkflowID: w.workflow, ConnectionID: w.connection, Params: params, PollMs: w.every.Milliseconds(), Preset: preset})
 			if err != nil {
 				return err
 			}
@@ -58,6 +64,9 @@ func (c *cli) subscriptionsCreate() *cobra.Command {
 	flags.StringVar(&w.params, "params", "", "all params as a JSON object, as @file, or - for standard input")
 	flags.StringArrayVar(&w.pairs, "param", nil, "one param as key=value, read by its declared type, or as key:=JSON; may be repeated")
 	flags.StringArrayVar(&w.files, "param-file", nil, "one param as key=file, for secrets; - is standard input")
+	flags.StringVar(&w.verify, "verify", "", "verify calls as this vendor signs them, answer its handshakes and know its repeats")
+	flags.StringArrayVar(&w.secrets, "secret", nil, "with --verify: a secret the vendor signs with; several count at once")
+	flags.StringArrayVar(&w.secretFiles, "secret-file", nil, "with --verify: a file with such a secret; - is standard input")
 	cmd.Example = "  tocsin subscriptions create io.tocsin.example.github delivery --workflow wf_1 --param-file secret=secret.txt"
 	return cmd
 }
@@ -78,6 +87,25 @@ func (w *wantedSubscription) complete(args []string) error {
 		return &usageError{errors.New("--workflow is missing")}
 	}
 	return nil
+}
+
+// preset is what --verify asks for; nil when nothing is.
+func (c *cli) preset(w *wantedSubscription) (*apiclient.Preset, error) {
+	if w.verify == "" {
+		if len(w.secrets) > 0 || len(w.secretFiles) > 0 {
+			return nil, &usageError{errors.New("--secret needs --verify")}
+		}
+		return nil, nil
+	}
+	preset := &apiclient.Preset{Name: w.verify, Secret: slices.Clone(w.secrets)}
+	for _, name := range w.secretFiles {
+		text, err := c.file(name)
+		if err != nil {
+			return nil, err
+		}
+		preset.Secret = append(preset.Secret, strings.TrimRight(string(text), "\r\n"))
+	}
+	return preset, nil
 }
 
 // subscriptionParams makes the params object; nil when none is given.

@@ -63,6 +63,15 @@ type NewSubscription struct {
 	ConnectionID string          `json:"connectionId,omitempty"`
 	Params       json.RawMessage `json:"params,omitempty"`
 	PollMs       int64           `json:"pollIntervalMs,omitempty"`
+	// Preset is what the host does with its calls before any hook; nil keeps what
+	// the trigger declares.
+	Preset *Preset `json:"preset,omitempty"`
+}
+
+// Preset is a vendor and the secrets that it may sign with.
+type Preset struct {
+	Name   string   `json:"name"`
+	Secret []string `json:"secret,omitempty"`
 }
 
 // Event is one trigger event; the second half is set by Client.Event alone.
