@@ -27,6 +27,7 @@ type reading struct {
 	Median, Min, Max   float64
 	Goal, Fail         float64
 	Lower              bool
+	ByCPU              float64 // of a ratio of rates: the ratio of CPU times per event; 0: none
 	Rounds, QuietRound int
 	Verdict            string
 }
@@ -43,7 +44,7 @@ const (
 // least three.
 func read(f figure, samples map[string][]sample) reading {
 	r := reading{ID: f.id, Text: f.text, Unit: f.unit, Goal: f.goal, Fail: f.fail, Lower: f.lower, Verdict: verdictSkipped}
-	var all, quiet []float64
+	var all, quiet, cpu []float64
 	for i := range samples[f.of] {
 		of := &samples[f.of][i]
 		value, calm, ok := of.metric(f.metric), of.quiet(), of.Skipped == ""
@@ -55,6 +56,9 @@ func read(f figure, samples map[string][]sample) reading {
 			ok = ok && to.Skipped == "" && to.metric(f.metric) > 0
 			calm = calm && to.quiet()
 			value /= to.metric(f.metric)
+			if f.metric == "rate" && of.cost() > 0 {
+				cpu = append(cpu, to.cost()/of.cost())
+			}
 		}
 		if !ok {
 			continue
@@ -64,6 +68,7 @@ func read(f figure, samples map[string][]sample) reading {
 			quiet = append(quiet, value)
 		}
 	}
+	r.ByCPU = median(cpu)
 	r.Rounds, r.QuietRound = len(all), len(quiet)
 	if len(quiet) >= 3 {
 		all = quiet
@@ -115,6 +120,13 @@ func (r *reading) bound() string {
 	return fmt.Sprintf("≥ %s; < %s", number(r.Goal), number(r.Fail))
 }
 
+func (r *reading) byCPU() string {
+	if r.ByCPU == 0 {
+		return "–"
+	}
+	return number(r.ByCPU)
+}
+
 func number(v float64) string {
 	switch {
 	case v >= 100:
@@ -131,8 +143,8 @@ func (r *reading) line() string {
 	if r.Verdict == verdictSkipped {
 		return fmt.Sprintf("%-18s skipped  %s", r.ID, r.Text)
 	}
-	return fmt.Sprintf("%-18s %s%s (%s–%s, %d rounds, %d quiet; goal %s): %s. %s", r.ID, number(r.Median), r.Unit, number(r.Min), number(r.Max),
-		r.Rounds, r.QuietRound, r.bound(), strings.ToUpper(r.Verdict), r.Text)
+	return fmt.Sprintf("%-18s %s%s (%s–%s; by CPU time %s; %d rounds, %d quiet; goal %s): %s. %s", r.ID, number(r.Median), r.Unit, number(r.Min), number(r.Max),
+		r.byCPU(), r.Rounds, r.QuietRound, r.bound(), strings.ToUpper(r.Verdict), r.Text)
 }
 
 // environment is what the figures depend on.
@@ -221,16 +233,16 @@ func markdown(day string, all map[string]stored, env environment) string {
 		fmt.Fprintf(&b, " %s %s", name, env.Versions[name])
 	}
 	fmt.Fprintf(&b, ".\n- A ratio is the median of the ratios of each round, with the least and the greatest. A round is quiet when nobody else took more than %.0f %% of the machine in either run; "+
-		"where three or more were, only those count. Latencies are in ms, CPU in µs per event (`bench` is the client, the load generator and the engine).\n\n", 100*machine.MaxOthers)
+		"where three or more were, only those count. By CPU time is the ratio of the CPU time per event of all that took part (the peer's by ours): it hardly moves when others are busy. Latencies are in ms, CPU in µs per event (`bench` is the client, the load generator and the engine).\n\n", 100*machine.MaxOthers)
 
-	b.WriteString("| figure | measured | spread | rounds (quiet) | goal; failing | |\n| --- | ---: | ---: | ---: | ---: | --- |\n")
+	b.WriteString("| figure | measured | spread | by CPU time | rounds (quiet) | goal; failing | |\n| --- | ---: | ---: | ---: | ---: | ---: | --- |\n")
 	for _, name := range order(all) {
 		for _, r := range all[name].Outcome.Figures {
 			if r.Verdict == verdictSkipped {
-				fmt.Fprintf(&b, "| %s (`%s`) | – | – | 0 | %s | skipped |\n", r.Text, r.ID, r.bound())
+				fmt.Fprintf(&b, "| %s (`%s`) | – | – | – | 0 | %s | skipped |\n", r.Text, r.ID, r.bound())
 				continue
 			}
-			fmt.Fprintf(&b, "| %s (`%s`) | %s%s | %s–%s | %d (%d) | %s | %s |\n", r.Text, r.ID, number(r.Median), r.Unit, number(r.Min), number(r.Max), r.Rounds, r.QuietRound, r.bound(), r.Verdict)
+			fmt.Fprintf(&b, "| %s (`%s`) | %s%s | %s–%s | %s | %d (%d) | %s | %s |\n", r.Text, r.ID, number(r.Median), r.Unit, number(r.Min), number(r.Max), r.byCPU(), r.Rounds, r.QuietRound, r.bound(), r.Verdict)
 		}
 	}
 	for _, name := range order(all) {

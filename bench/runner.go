@@ -71,6 +71,18 @@ func (s *sample) latencies(list []time.Duration) {
 
 func (s *sample) quiet() bool { return s.Usage.Others <= machine.MaxOthers }
 
+// cost is the CPU time per event of everybody who took part, in µs.
+func (s *sample) cost() float64 {
+	if s.N == 0 {
+		return 0
+	}
+	sum := time.Duration(0)
+	for _, used := range s.Usage.CPU {
+		sum += used
+	}
+	return float64(sum.Nanoseconds()) / 1e3 / float64(s.N)
+}
+
 // skipped is a side that cannot run here.
 type skipped string
 

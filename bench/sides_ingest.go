@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -121,6 +122,9 @@ func httpIngest(trigger string, connections int, payload payload) func(context.C
 		if err != nil {
 			return err
 		}
+		if err := refusesForgeries(ctx, trigger, urls[0]); err != nil {
+			return err
+		}
 		if _, err := load.Closed(ctx, connections, warmUp, post); err != nil {
 			return err
 		}
@@ -149,6 +153,26 @@ func httpIngest(trigger string, connections int, payload payload) func(context.C
 		r.peaks["http"] = max(r.peaks["http"], r.sample.Rate)
 		return r.checkStored(ctx, database, before+len(latencies))
 	}
+}
+
+// refusesForgeries skips a figure about signatures where nobody looks at them.
+func refusesForgeries(ctx context.Context, trigger, url string) error {
+	if trigger != "verified" && trigger != "github" {
+		return nil
+	}
+	conns, err := load.DialMany(ctx, url, 1)
+	if err != nil {
+		return err
+	}
+	defer conns.Close()
+	forged, err := load.NewRequest(url, []byte("{}"), "X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64), "X-GitHub-Delivery", "forged", "X-GitHub-Event", "push")
+	if err != nil {
+		return err
+	}
+	if _, err := conns[0].Post(forged, 0); err == nil {
+		return skipped("ingest took a call with a forged signature")
+	}
+	return nil
 }
 
 // checkStored refuses a run in which an answered call is not an open event.
