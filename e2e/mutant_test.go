@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"net/url"
 	"syscall"
 	"testing"
 	"time"
@@ -81,16 +82,21 @@ func TestAListenWithoutCatchUpIsCaught(t *testing.T) {
 	engine := rig.StartEngine(t)
 	s := rig.Start(t, rig.Options{Dispatchers: -1, Env: map[string]string{"ENGINE_URL": engine.URL, "FALLBACK_INTERVAL": "20s"}})
 	s.Binaries.Dispatcher = rig.Mutant(t, "internal/bell/bell.go", "\tl.ring()\n\treturn l.hear(ctx, conn)", "\treturn l.hear(ctx, conn)")
-	d := s.StartDispatcher(nil)
+	u, err := url.Parse(s.Database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := rig.StartProxy(t, u.Host)
+	d := s.StartDispatcher(map[string]string{"LISTEN_DATABASE_URL": proxy.Through(t, s.Database)})
 	rig.Eventually(t, 10*time.Second, "the bell is heard", func() bool { return metric(t, d.URL, "tocsin_listener_up") == "1" })
 	h := &checker.History{}
 	id := s.Receiver("wf")
 	began := time.Now()
-	s.Count(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%-bell'`)
+	proxy.Refuse(true)
+	proxy.Cut()
 	send(t, s, h, id, `{"n":1}`)
-	rig.Eventually(t, 10*time.Second, "the bell is heard again", func() bool {
-		return s.Count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%-bell'") == 1
-	})
+	proxy.Refuse(false)
+	rig.Eventually(t, 10*time.Second, "the bell is heard again", func() bool { return metric(t, d.URL, "tocsin_listener_up") == "1" })
 	h.Faults = []checker.Fault{{Kind: "listeners terminated", Target: checker.Database, From: began, To: time.Now()}}
 	rig.Eventually(t, 40*time.Second, "the timer has found it", func() bool { return s.Open() == 0 })
 	if err := rig.ReadHistory(t.Context(), s.Pool, engine.Engine, h); err != nil {

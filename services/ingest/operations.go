@@ -22,7 +22,8 @@ const (
 // operate carries operations out until ctx ends. Every ingest does it; the
 // ledger gives a step to one of them.
 func operate(ctx context.Context, ledger stepper, log *zap.Logger) error {
-	wait, troubled := operationLook, false
+	wait := operationLook
+	var outage obs.Outage
 	for {
 		select {
 		case <-ctx.Done():
@@ -31,11 +32,11 @@ func operate(ctx context.Context, ledger stepper, log *zap.Logger) error {
 		}
 		more, err := ledger.StepOperation(ctx)
 		switch {
-		case err != nil && ctx.Err() == nil && !troubled:
-			log.Warn("operation.stalled", obs.Err(err))
-			troubled = true
-		case err == nil:
-			troubled = false
+		case ctx.Err() != nil:
+		case err != nil:
+			outage.Note(log, "operation.stalled", err)
+		default:
+			outage.Over(log, "operation.resumed")
 		}
 		wait = operationLook
 		if more {

@@ -40,8 +40,8 @@ func TestOperationsAreCarriedOutAndAnOutageIsSaidOnce(t *testing.T) {
 		if n := ledger.taken.Load(); n < 11 {
 			t.Errorf("%d steps within 3 s of the database's return, want all 10 and a look", n)
 		}
-		if n := logs.FilterMessage("operation.stalled").Len(); n != 1 {
-			t.Errorf("%d lines about one outage, want 1", n)
+		if n := logs.FilterMessage("operation.stalled").Len(); n != 2 {
+			t.Errorf("%d lines about one outage of a minute, want 2", n)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	done := make(chan struct{}, free)
-	var outage outage
+	var outage obs.Outage
 	for {
 		for _, poll := range a.due(ctx, free, &outage) {
 			free--
@@ -68,7 +68,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 	}
 }
 
-func (a *Adapter) due(ctx context.Context, free int, outage *outage) []*trigger.DuePoll {
+func (a *Adapter) due(ctx context.Context, free int, outage *obs.Outage) []*trigger.DuePoll {
 	if free == 0 {
 		return nil
 	}
@@ -76,37 +76,9 @@ func (a *Adapter) due(ctx context.Context, free int, outage *outage) []*trigger.
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		outage.note(a.Log, err)
+		outage.Note(a.Log, "poll.unavailable", err)
 	default:
-		outage.over(a.Log)
+		outage.Over(a.Log, "poll.available")
 	}
 	return polls
-}
-
-// outage writes one line when checks cannot be asked for, few while that lasts,
-// and one when it is over.
-type outage struct {
-	since time.Time // zero: there is none
-	said  time.Time
-}
-
-const reminder = 30 * time.Second
-
-func (o *outage) note(log *zap.Logger, err error) {
-	now := time.Now()
-	if o.since.IsZero() {
-		o.since = now
-	} else if now.Sub(o.said) < reminder {
-		return
-	}
-	o.said = now
-	log.Warn("poll.unavailable", zap.Error(err), obs.Duration(now.Sub(o.since)))
-}
-
-func (o *outage) over(log *zap.Logger) {
-	if o.since.IsZero() {
-		return
-	}
-	log.Info("poll.available", obs.Duration(time.Since(o.since)))
-	*o = outage{}
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/tocsin-dev/tocsin/internal/obs"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
@@ -35,10 +36,15 @@ const (
 
 // Run fires schedules until ctx ends, and returns when those in hand are done.
 func (a *Adapter) Run(ctx context.Context) error {
+	var outage obs.Outage
 	for ctx.Err() == nil {
 		due, next, err := a.Manager.DueSchedules(ctx, batch)
-		if err != nil && ctx.Err() == nil {
-			a.Log.Warn("schedule.unavailable", zap.Error(err))
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			outage.Note(a.Log, "schedule.unavailable", err)
+		default:
+			outage.Over(a.Log, "schedule.available")
 		}
 		a.fire(ctx, due)
 		if len(due) == batch {
