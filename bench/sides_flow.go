@@ -65,7 +65,34 @@ func riverFlow(ctx context.Context, r *run) error {
 	return r.flow(ctx, nil, func(_, i int) error { return client.Insert(ctx, r.document(i)) }, func() int { return int(worked.Load()) })
 }
 
-func (r *run) flow(ctx context.Context, parts map[string]int, call func(caller, i int) error, worked func() int) error {
+// mostOpen is how far the callers may be ahead: the rate is one that can be
+// kept up, not that of callers who leave a backlog behind.
+const mostOpen = 10_000
+
+func (r *run) flow(ctx context.Context, parts map[string]int, store func(caller, i int) error, worked func() int) error {
+	var kept, done atomic.Int64
+	ctx, cancel := context.WithCancel(ctx)
+	look := make(chan struct{})
+	go func() {
+		defer close(look)
+		for ticks := time.NewTicker(50 * time.Millisecond); ; {
+			select {
+			case <-ctx.Done():
+				ticks.Stop()
+				return
+			case <-ticks.C:
+				done.Store(int64(worked()))
+			}
+		}
+	}()
+	defer func() { cancel(); <-look }()
+	call := func(caller, i int) error {
+		for kept.Load()-done.Load() > mostOpen && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		kept.Add(1)
+		return store(caller, i)
+	}
 	if _, err := load.Closed(ctx, callers, 2*warmUp, call); err != nil {
 		return err
 	}
@@ -75,7 +102,6 @@ func (r *run) flow(ctx context.Context, parts map[string]int, call func(caller, 
 		latencies, err := load.Closed(ctx, callers, 2*r.seconds, call)
 		stored = len(latencies)
 		n := worked() - before
-		r.sample.latencies(latencies)
 		return n, err
 	})
 	r.sample.Note = fmt.Sprintf("stored %.0f/s", float64(stored)/r.sample.Usage.Elapsed.Seconds())

@@ -19,7 +19,8 @@ import (
 )
 
 // Settings differ from PostgreSQL's defaults and from scripts/postgres.sh.
-// Nothing of them bears on durability.
+// Nothing of them bears on durability. BENCH_SETTINGS adds more, "name = 'value'"
+// separated by semicolons; the page names them all.
 var Settings = []string{"shared_buffers = '1GB'", "max_wal_size = '8GB'", "checkpoint_timeout = '30min'"}
 
 // Cluster is a running server.
@@ -40,6 +41,9 @@ func Start(ctx context.Context, root, dir string) (*Cluster, error) {
 	base, err := c.run(ctx, "start")
 	if err != nil {
 		return nil, err
+	}
+	if more := os.Getenv("BENCH_SETTINGS"); more != "" {
+		Settings = append(Settings, strings.Split(more, ";")...)
 	}
 	for _, setting := range Settings {
 		if err := exec1(ctx, base, "ALTER SYSTEM SET "+setting); err != nil {
