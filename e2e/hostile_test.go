@@ -33,7 +33,7 @@ func hostileHooks() map[string]struct {
 		"strings":            {`let s = "x"; for (;;) s += s + s.toUpperCase();`, memory},
 		"typed-arrays":       {`const a = []; for (;;) a.push(new Uint8Array(1 << 20));`, memory},
 		"huge-join":          {`return (new Array(3e8) + "").length;`, memory},
-		"deep-json":          {`let o = {}; for (let i = 0; i < 1e5; i++) o = { o }; return [o];`, []string{"hook_threw", "hook_returned_invalid"}},
+		"deep-json":          {`let o = {}; for (let i = 0; i < 1e5; i++) o = { o }; return [o];`, append(memory, "hook_threw", "hook_returned_invalid")},
 		"deep-recursion":     {`const f = () => f() + 1; return [f()];`, []string{"hook_threw"}},
 		"regexp":             {`return [/^(a+)+$/.test("a".repeat(40) + "b")];`, timeout},
 		"never-settles":      {`return new Promise(() => {});`, []string{"hook_unsettled"}},

@@ -61,7 +61,7 @@ func outage(t *testing.T, away time.Duration) {
 	rig.Pause(t.Context(), time.Until(gone.Add(away)))
 	took := time.Since(gone)
 	for i, p := range processes {
-		if n := len(p.Lines()) - lines[i]; float64(n) > 1.2*took.Seconds()+8 { // each part says it once, calls once a second
+		if n := len(p.Lines()) - lines[i]; float64(n) > 1.2*took.Seconds()+12 { // each part says it once, calls once a second
 			t.Errorf("%s wrote %d lines in %v:\n%s", p.Name, n, took, p.Tail(10))
 		}
 		if used := cpuOf(t, processes)[i] - cpu[i]; used > took/4 {

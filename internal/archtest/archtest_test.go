@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"internal/handshake":   {"internal/jsonpointer", "internal/secret", "internal/trigger", "internal/verify"},
 	"internal/manager":     {"internal/handshake", "internal/hook", "internal/params", "internal/schedule", "internal/secret", "internal/trigger", "internal/triggercall", "internal/vendors", "internal/verify"},
 	"internal/params":      {"internal/trigger"},
-	"internal/registry":    {"internal/hook", "internal/params", "internal/trigger", "internal/vendors"},
+	"internal/registry":    {"internal/hook", "internal/obs", "internal/params", "internal/trigger", "internal/vendors"},
 	"internal/triggercall": {"internal/trigger"},
 	"internal/vendors":     {"internal/dedup", "internal/handshake", "internal/jsonpointer", "internal/secret", "internal/trigger", "internal/verify"},
 	"internal/verify":      {"internal/jsonpointer", "internal/secret", "internal/trigger"},

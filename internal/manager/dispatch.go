@@ -19,6 +19,7 @@ func (m *TriggerManager) ParseOutput(ctx context.Context, event *trigger.Pending
 	if event.Normalized == nil {
 		return nil, false, &trigger.StepError{
 			Code: "payload_unreadable", Message: "the stored event cannot be opened with the configured ENCRYPTION_KEYS", Phase: "resolution",
+			Retryable: true, // another dispatcher, or this one after a restart, may have the key
 		}
 	}
 	if event.Surface == trigger.SurfaceOpenWOP && event.TriggerKey == trigger.BuiltinWebhook {

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/tocsin-dev/tocsin/internal/hook"
+	"github.com/tocsin-dev/tocsin/internal/obs"
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
@@ -332,14 +333,18 @@ func (r *Registry) Refresh(ctx context.Context) error {
 func (r *Registry) Run(ctx context.Context, every time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
+	var outage obs.Outage
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		if err := r.follow(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			r.cfg.Log.Warn("app.states_unknown", zap.Error(err))
+		switch err := r.follow(ctx); {
+		case err == nil:
+			outage.Over(r.cfg.Log, "app.states_known")
+		case !errors.Is(err, context.Canceled):
+			outage.Note(r.cfg.Log, "app.states_unknown", err)
 		}
 	}
 }

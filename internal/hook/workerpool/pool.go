@@ -314,7 +314,19 @@ func (p *Pool) do(ctx context.Context, j *job) (result, *hook.Error) {
 		p.abandon(j)
 		<-j.done
 	}
+	if j.answer.err != nil && ctx.Err() != nil {
+		// A fetch that the end of ctx broke off may have been thrown first.
+		j.answer.err = gaveUp(ctx)
+	}
 	return j.answer, j.answer.err
+}
+
+// gaveUp says how a call ended whose caller no longer waits.
+func gaveUp(ctx context.Context) *hook.Error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &hook.Error{Code: hook.CodeTimeout, Phase: "execute", Message: "the caller's time ran out"}
+	}
+	return &hook.Error{Code: hook.CodeCancelled, Phase: "execute", Message: "the caller gave up"}
 }
 
 // accept starts a job or queues it.
@@ -450,10 +462,6 @@ func (p *Pool) abandon(j *job) {
 		p.mu.Unlock()
 		return
 	}
-	failure := &hook.Error{Code: hook.CodeCancelled, Phase: "execute", Message: "the caller gave up"}
-	if errors.Is(j.ctx.Err(), context.DeadlineExceeded) {
-		failure = &hook.Error{Code: hook.CodeTimeout, Phase: "execute", Message: "the caller's time ran out"}
-	}
 	w := j.worker
 	if w == nil {
 		j.app.queue = slices.DeleteFunc(j.app.queue, func(other *job) bool { return other == j })
@@ -463,7 +471,7 @@ func (p *Pool) abandon(j *job) {
 		w.out.add(func(f *frames) { f.number(frameCancel, j.id) })
 		j.stopHostOps()
 	}
-	j.end(result{err: failure})
+	j.end(result{err: gaveUp(j.ctx)})
 	p.mu.Unlock()
 	if w != nil {
 		w.out.flush()
