@@ -79,10 +79,10 @@ func Bytes(least, most int64) Parser[int64] {
 			if err != nil {
 				return 0, Reason("%q is not a size", text)
 			}
-			if n > uint64(max(most, 0)) || int64(n) < least { //nolint:gosec // compared with most first
+			if n > uint64(max(most, 0)) || int64(n) < least {
 				return 0, Reason("%s is out of range", text)
 			}
-			return int64(n), nil //nolint:gosec // at most most
+			return int64(n), nil
 		},
 	}
 }

@@ -76,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		pool: pool, queries: dbsqlc.New(), keys: cfg.Keys, log: cfg.Log, cache: newSubscriptionCache(),
 		limit: cfg.QueueBytes, stop: stop,
 	}
-	db.cursor.Store(rand.Int64N(1 << 20)) //nolint:gosec // no secret: dispatchers start at different lanes
+	db.cursor.Store(rand.Int64N(1 << 20)) // dispatchers start at different lanes
 	db.bell = newBell(db)
 	db.done.Go(func() { db.bell.run(run) })
 	for range writerCount {

@@ -140,7 +140,7 @@ func (a *API) createSubscription(c echo.Context, who *apikey.Principal) error {
 	if err := readJSON(c, &body); err != nil {
 		return err
 	}
-	request := manager.SubscribeRequest{AppID: app, TriggerKey: key, WorkflowID: body.WorkflowID, Host: body.hostData.json()}
+	request := manager.SubscribeRequest{AppID: app, TriggerKey: key, WorkflowID: body.WorkflowID, Host: body.json()}
 	if body.ConnectionID != nil {
 		request.ConnectionID = *body.ConnectionID
 	}
