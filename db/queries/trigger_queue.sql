@@ -1,41 +1,35 @@
 -- name: ClaimLanes :one
 -- First half of a claim: walks the subscriptions that have open events, from a
--- cursor on, and locks those that have a due one and no claim, until they have
--- as many due events as are asked for. A lane counts for a few events at most,
--- so that a claim takes several of each where there are many: a claim's own
--- rows cost as much as an event's. The lanes are handed to ClaimEvents through a
--- transaction-local setting, so that both go out in one round trip, while the
--- second one sees what the lock protects with a snapshot of its own. An advisory
--- lock, since a dispatcher should skip a lane that another one is claiming, not
--- wait for it.
+-- cursor on, and locks those that have a due one and no claim. The lanes are
+-- handed to ClaimEvents through a transaction-local setting, so that both go
+-- out in one round trip, while the second one sees what the lock protects with
+-- a snapshot of its own. An advisory lock, since a dispatcher should skip a
+-- lane that another one is claiming, not wait for it. LATERAL with OFFSET 0
+-- keeps the planner to one look-up a lane, whatever it thinks of the size of
+-- subscriptions.
 WITH RECURSIVE lane AS (
-    SELECT @after::bigint AS sid, 0 AS n, 0::bigint AS due, @max_events::bigint AS room
+    (SELECT q.sid, 1 AS n FROM trigger_queue AS q WHERE q.sid > @after::bigint ORDER BY q.sid LIMIT 1)
     UNION ALL
-    SELECT next.sid, lane.n + 1, next.due, lane.room - next.due
-    FROM lane CROSS JOIN LATERAL (
-        SELECT q.sid, CASE WHEN EXISTS (SELECT 1 FROM trigger_claims AS c WHERE c.sid = q.sid) THEN 0 ELSE (
-            SELECT count(*) FROM (
-                SELECT 1 FROM trigger_queue AS d WHERE d.sid = q.sid AND d.due_at <= now()
-                LIMIT coalesce((
-                    SELECT CASE
-                        WHEN (s.app_id || '/' || s.trigger_key) = ANY (@one_at_a_time::text[]) THEN 1
-                        WHEN @lane_share::bigint < q.room THEN @lane_share::bigint
-                        ELSE q.room
-                    END
-                    FROM subscriptions AS s WHERE s.sid = q.sid AND s.delivery = 'active' AND s.lifecycle = 'live'
-                ), 0)
-            ) AS few
-        ) END AS due
-        FROM (SELECT (SELECT o.sid FROM trigger_queue AS o WHERE o.sid > lane.sid ORDER BY o.sid LIMIT 1) AS sid, lane.room) AS q
-    ) AS next
-    WHERE lane.sid IS NOT NULL AND lane.n < @max_scan::int AND lane.room > 0
+    SELECT (SELECT q.sid FROM trigger_queue AS q WHERE q.sid > lane.sid ORDER BY q.sid LIMIT 1), lane.n + 1
+    FROM lane WHERE lane.sid IS NOT NULL AND lane.n < @max_scan::int
+), due AS (
+    SELECT l.sid
+    FROM lane AS l
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM subscriptions AS t WHERE t.sid = l.sid AND t.delivery = 'active' AND t.lifecycle = 'live' OFFSET 0
+    ) AS s
+    WHERE NOT EXISTS (SELECT 1 FROM trigger_claims AS c WHERE c.sid = l.sid)
+        AND EXISTS (SELECT 1 FROM trigger_queue AS q WHERE q.sid = l.sid AND q.due_at <= now())
+    LIMIT @max_lanes::int
 ), locked AS (
-    SELECT l.sid FROM lane AS l WHERE l.due > 0 AND pg_try_advisory_xact_lock(1952805731, (l.sid % 2147483647)::int)
+    SELECT d.sid FROM due AS d WHERE pg_try_advisory_xact_lock(1952805731, (d.sid % 2147483647)::int)
 )
 SELECT
     set_config('tocsin.lanes', coalesce((SELECT string_agg(k.sid::text, ',') FROM locked AS k), ''), true)::text AS lanes,
+    coalesce((SELECT max(d.sid) FROM due AS d), 0)::bigint AS last_due,
+    (SELECT count(*) FROM due)::int AS due_lanes,
     coalesce((SELECT max(l.sid) FROM lane AS l), 0)::bigint AS scanned_to,
-    (SELECT bool_or(l.sid IS NULL) FROM lane AS l)::bool AS at_end;
+    (SELECT bool_or(l.sid IS NULL) OR count(*) = 0 FROM lane AS l)::bool AS at_end;
 
 -- name: ClaimEvents :many
 -- Second half of a claim: takes the oldest due events of the locked lanes and
@@ -44,14 +38,14 @@ SELECT
 -- events that the snapshot still shows. Times are by the server clock.
 WITH ask AS (
     SELECT string_to_array(current_setting('tocsin.lanes'), ',') AS ids, @max_events::bigint AS max_events,
-        @max_per_lane::bigint AS max_per_lane, @lane_share::bigint AS lane_share, @one_at_a_time::text[] AS one_at_a_time,
+        @max_per_lane::bigint AS max_per_lane, @one_at_a_time::text[] AS one_at_a_time,
         @token::text AS token, @owner::text AS owner, @lease_ms::bigint AS lease_ms
 ), lanes AS (
-    SELECT unnest(a.ids)::bigint AS sid, cardinality(a.ids) AS in_all, a.max_events, a.max_per_lane, a.lane_share, a.one_at_a_time FROM ask AS a
+    SELECT unnest(a.ids)::bigint AS sid, cardinality(a.ids) AS in_all, a.max_events, a.max_per_lane, a.one_at_a_time FROM ask AS a
 ), share AS (
     SELECT l.sid, (CASE
         WHEN (s.app_id || '/' || s.trigger_key) = ANY (l.one_at_a_time) THEN 1
-        ELSE least(l.max_per_lane, greatest(l.lane_share, l.max_events / l.in_all))
+        ELSE greatest(1, least(l.max_per_lane, l.max_events / l.in_all))
     END)::bigint AS quota
     FROM lanes AS l
     CROSS JOIN LATERAL (
@@ -69,7 +63,6 @@ WITH ask AS (
         ORDER BY q.received_at, q.event_id
         LIMIT l.quota
     ) AS e
-    LIMIT (SELECT a.max_events FROM ask AS a) -- cuts the end off a lane, never a gap into one
 ), claimed AS (
     INSERT INTO trigger_claims (sid, token, owner, claimed_at, lease_until, event_ids)
     SELECT p.sid, min(a.token), min(a.owner), now(), now() + min(a.lease_ms) * interval '1 millisecond',

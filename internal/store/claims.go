@@ -14,10 +14,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/trigger"
 )
 
-// laneShare is how many events of a subscription a claim takes, where it may
-// take several, before it goes on to the next one.
-const laneShare = 16
-
 // ClaimDue claims due events, at most one claim a subscription at any time
 // (RFC §drainPending). It walks the subscriptions in turn, so that a busy one
 // does not keep the others waiting, and gives up after one round.
@@ -29,8 +25,11 @@ func (db *DB) ClaimDue(ctx context.Context, request trigger.ClaimRequest) ([]*tr
 		if err != nil {
 			return nil, failed("claim events", err)
 		}
-		next := lanes.ScannedTo
-		if lanes.AtEnd {
+		next := lanes.LastDue
+		if int(lanes.DueLanes) < request.Limit { // all of what was looked at
+			next = lanes.ScannedTo
+		}
+		if lanes.AtEnd && int(lanes.DueLanes) < request.Limit {
 			next = 0
 		}
 		db.cursor.Store(next)
@@ -55,10 +54,9 @@ func (db *DB) ClaimDue(ctx context.Context, request trigger.ClaimRequest) ([]*tr
 func (db *DB) claimFrom(ctx context.Context, request trigger.ClaimRequest, after int64) (*dbsqlc.ClaimLanesRow, []*trigger.PendingEvent, error) {
 	token := ident.New(ident.Claim)
 	send := &pgx.Batch{}
-	perLane := max(request.PerSubscription, 1)
-	share := min(perLane, laneShare)
-	send.Queue(dbsqlc.ClaimLanes, after, int64(request.Limit), noNil(request.Serial), int64(share), int32(2*request.Limit+64))
-	send.Queue(dbsqlc.ClaimEvents, int64(request.Limit), int64(perLane), int64(share), noNil(request.Serial), token, request.Owner, request.Lease.Milliseconds())
+	send.Queue(dbsqlc.ClaimLanes, after, int32(2*request.Limit+64), int32(request.Limit))
+	send.Queue(dbsqlc.ClaimEvents, int64(request.Limit), int64(max(request.PerSubscription, 1)), noNil(request.Serial),
+		token, request.Owner, request.Lease.Milliseconds())
 	results := db.pool.SendBatch(ctx, send)
 	defer func() { _ = results.Close() }()
 

@@ -15,14 +15,14 @@ import (
 const ClaimEvents = `-- name: ClaimEvents :many
 WITH ask AS (
     SELECT string_to_array(current_setting('tocsin.lanes'), ',') AS ids, $1::bigint AS max_events,
-        $2::bigint AS max_per_lane, $3::bigint AS lane_share, $4::text[] AS one_at_a_time,
-        $5::text AS token, $6::text AS owner, $7::bigint AS lease_ms
+        $2::bigint AS max_per_lane, $3::text[] AS one_at_a_time,
+        $4::text AS token, $5::text AS owner, $6::bigint AS lease_ms
 ), lanes AS (
-    SELECT unnest(a.ids)::bigint AS sid, cardinality(a.ids) AS in_all, a.max_events, a.max_per_lane, a.lane_share, a.one_at_a_time FROM ask AS a
+    SELECT unnest(a.ids)::bigint AS sid, cardinality(a.ids) AS in_all, a.max_events, a.max_per_lane, a.one_at_a_time FROM ask AS a
 ), share AS (
     SELECT l.sid, (CASE
         WHEN (s.app_id || '/' || s.trigger_key) = ANY (l.one_at_a_time) THEN 1
-        ELSE least(l.max_per_lane, greatest(l.lane_share, l.max_events / l.in_all))
+        ELSE greatest(1, least(l.max_per_lane, l.max_events / l.in_all))
     END)::bigint AS quota
     FROM lanes AS l
     CROSS JOIN LATERAL (
@@ -40,7 +40,6 @@ WITH ask AS (
         ORDER BY q.received_at, q.event_id
         LIMIT l.quota
     ) AS e
-    LIMIT (SELECT a.max_events FROM ask AS a) -- cuts the end off a lane, never a gap into one
 ), claimed AS (
     INSERT INTO trigger_claims (sid, token, owner, claimed_at, lease_until, event_ids)
     SELECT p.sid, min(a.token), min(a.owner), now(), now() + min(a.lease_ms) * interval '1 millisecond',
@@ -63,7 +62,6 @@ ORDER BY p.sid, p.received_at, p.event_id
 type ClaimEventsParams struct {
 	MaxEvents  int64
 	MaxPerLane int64
-	LaneShare  int64
 	OneAtATime []string
 	Token      string
 	Owner      string
@@ -100,7 +98,6 @@ func (q *Queries) ClaimEvents(ctx context.Context, db DBTX, arg *ClaimEventsPara
 	rows, err := db.Query(ctx, ClaimEvents,
 		arg.MaxEvents,
 		arg.MaxPerLane,
-		arg.LaneShare,
 		arg.OneAtATime,
 		arg.Token,
 		arg.Owner,
@@ -146,68 +143,62 @@ func (q *Queries) ClaimEvents(ctx context.Context, db DBTX, arg *ClaimEventsPara
 
 const ClaimLanes = `-- name: ClaimLanes :one
 WITH RECURSIVE lane AS (
-    SELECT $1::bigint AS sid, 0 AS n, 0::bigint AS due, $2::bigint AS room
+    (SELECT q.sid, 1 AS n FROM trigger_queue AS q WHERE q.sid > $1::bigint ORDER BY q.sid LIMIT 1)
     UNION ALL
-    SELECT next.sid, lane.n + 1, next.due, lane.room - next.due
-    FROM lane CROSS JOIN LATERAL (
-        SELECT q.sid, CASE WHEN EXISTS (SELECT 1 FROM trigger_claims AS c WHERE c.sid = q.sid) THEN 0 ELSE (
-            SELECT count(*) FROM (
-                SELECT 1 FROM trigger_queue AS d WHERE d.sid = q.sid AND d.due_at <= now()
-                LIMIT coalesce((
-                    SELECT CASE
-                        WHEN (s.app_id || '/' || s.trigger_key) = ANY ($3::text[]) THEN 1
-                        WHEN $4::bigint < q.room THEN $4::bigint
-                        ELSE q.room
-                    END
-                    FROM subscriptions AS s WHERE s.sid = q.sid AND s.delivery = 'active' AND s.lifecycle = 'live'
-                ), 0)
-            ) AS few
-        ) END AS due
-        FROM (SELECT (SELECT o.sid FROM trigger_queue AS o WHERE o.sid > lane.sid ORDER BY o.sid LIMIT 1) AS sid, lane.room) AS q
-    ) AS next
-    WHERE lane.sid IS NOT NULL AND lane.n < $5::int AND lane.room > 0
+    SELECT (SELECT q.sid FROM trigger_queue AS q WHERE q.sid > lane.sid ORDER BY q.sid LIMIT 1), lane.n + 1
+    FROM lane WHERE lane.sid IS NOT NULL AND lane.n < $2::int
+), due AS (
+    SELECT l.sid
+    FROM lane AS l
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM subscriptions AS t WHERE t.sid = l.sid AND t.delivery = 'active' AND t.lifecycle = 'live' OFFSET 0
+    ) AS s
+    WHERE NOT EXISTS (SELECT 1 FROM trigger_claims AS c WHERE c.sid = l.sid)
+        AND EXISTS (SELECT 1 FROM trigger_queue AS q WHERE q.sid = l.sid AND q.due_at <= now())
+    LIMIT $3::int
 ), locked AS (
-    SELECT l.sid FROM lane AS l WHERE l.due > 0 AND pg_try_advisory_xact_lock(1952805731, (l.sid % 2147483647)::int)
+    SELECT d.sid FROM due AS d WHERE pg_try_advisory_xact_lock(1952805731, (d.sid % 2147483647)::int)
 )
 SELECT
     set_config('tocsin.lanes', coalesce((SELECT string_agg(k.sid::text, ',') FROM locked AS k), ''), true)::text AS lanes,
+    coalesce((SELECT max(d.sid) FROM due AS d), 0)::bigint AS last_due,
+    (SELECT count(*) FROM due)::int AS due_lanes,
     coalesce((SELECT max(l.sid) FROM lane AS l), 0)::bigint AS scanned_to,
-    (SELECT bool_or(l.sid IS NULL) FROM lane AS l)::bool AS at_end
+    (SELECT bool_or(l.sid IS NULL) OR count(*) = 0 FROM lane AS l)::bool AS at_end
 `
 
 type ClaimLanesParams struct {
-	After      int64
-	MaxEvents  int64
-	OneAtATime []string
-	LaneShare  int64
-	MaxScan    int32
+	After    int64
+	MaxScan  int32
+	MaxLanes int32
 }
 
 type ClaimLanesRow struct {
 	Lanes     string
+	LastDue   int64
+	DueLanes  int32
 	ScannedTo int64
 	AtEnd     bool
 }
 
 // First half of a claim: walks the subscriptions that have open events, from a
-// cursor on, and locks those that have a due one and no claim, until they have
-// as many due events as are asked for. A lane counts for a few events at most,
-// so that a claim takes several of each where there are many: a claim's own
-// rows cost as much as an event's. The lanes are handed to ClaimEvents through a
-// transaction-local setting, so that both go out in one round trip, while the
-// second one sees what the lock protects with a snapshot of its own. An advisory
-// lock, since a dispatcher should skip a lane that another one is claiming, not
-// wait for it.
+// cursor on, and locks those that have a due one and no claim. The lanes are
+// handed to ClaimEvents through a transaction-local setting, so that both go
+// out in one round trip, while the second one sees what the lock protects with
+// a snapshot of its own. An advisory lock, since a dispatcher should skip a
+// lane that another one is claiming, not wait for it. LATERAL with OFFSET 0
+// keeps the planner to one look-up a lane, whatever it thinks of the size of
+// subscriptions.
 func (q *Queries) ClaimLanes(ctx context.Context, db DBTX, arg *ClaimLanesParams) (*ClaimLanesRow, error) {
-	row := db.QueryRow(ctx, ClaimLanes,
-		arg.After,
-		arg.MaxEvents,
-		arg.OneAtATime,
-		arg.LaneShare,
-		arg.MaxScan,
-	)
+	row := db.QueryRow(ctx, ClaimLanes, arg.After, arg.MaxScan, arg.MaxLanes)
 	var i ClaimLanesRow
-	err := row.Scan(&i.Lanes, &i.ScannedTo, &i.AtEnd)
+	err := row.Scan(
+		&i.Lanes,
+		&i.LastDue,
+		&i.DueLanes,
+		&i.ScannedTo,
+		&i.AtEnd,
+	)
 	return &i, err
 }
 
