@@ -63,7 +63,7 @@ CHAOS_MINUTES ?= 5
 .PHONY: chaos
 chaos: race-note ## Faults for CHAOS_MINUTES against the real binaries, judged; CHAOS_SEED=n plays a round again
 	CHAOS_MINUTES=$(CHAOS_MINUTES) CHAOS_SEED=$(CHAOS_SEED) scripts/with-postgres.sh \
-	  go test $(RACE) -count=1 -timeout=60m -v -run='^TestChaos' ./e2e/...
+	  go test $(RACE) -count=1 -timeout=60m -v -run='^TestChaos|IsCaught$$' ./e2e/...
 
 # BENCH names scenarios or figures (`make bench BENCH="ingest wake-p99"`); none means all, which takes about an hour.
 BENCH ?=
