@@ -2,8 +2,8 @@ package e2e
 
 import (
 	"net/http"
-	"os"
 	"net/url"
+	"os"
 	"syscall"
 	"testing"
 	"time"
