@@ -177,7 +177,8 @@ func endings(name string) []string {
 	if len(codes) == 0 {
 		return nil
 	}
-	return append(slices.Clip(codes), "hook_timeout")
+	// The attacks run together, and one may take a worker's memory from another.
+	return append(slices.Clip(codes), "hook_timeout", "hook_out_of_memory", "hook_crashed")
 }
 
 // attackDispatch gives each app's parseOutput an event.
