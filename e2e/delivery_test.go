@@ -18,8 +18,11 @@ import (
 func TestNothingIsLostWhileDispatchersAreKilled(t *testing.T) {
 	t.Parallel()
 	const total, subscriptions = 2000, 40
+	// A subscription's 50 starts follow each other, so the load outlasts a few
+	// kills on however fast a machine, and each kill meets starts under way.
+	const perStart = 60 * time.Millisecond
 	engine := rig.StartEngine(t)
-	engine.Play(fakeengine.Script{Then: fakeengine.Step{Do: fakeengine.DoOK, Latency: fakeengine.Duration(20 * time.Millisecond)}})
+	engine.Play(fakeengine.Script{Then: fakeengine.Step{Do: fakeengine.DoOK, Latency: fakeengine.Duration(perStart)}})
 	s := rig.Start(t, rig.Options{Dispatchers: 2, Env: map[string]string{"ENGINE_URL": engine.URL, "LEASE": "2s"}})
 	ids := make([]string, subscriptions)
 	for i := range ids {
