@@ -1,11 +1,13 @@
 package obs_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -171,6 +173,58 @@ func TestShutdownIsNotReadyFirstAndLetsRequestsEnd(t *testing.T) {
 	close(release)
 	if got := <-slow; got != "200 done" {
 		t.Errorf("the running request got %q", got)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+// A call on a connection that was idle when the drain began is answered, and its
+// client told to go elsewhere.
+func TestAnIdleConnectionIsServedWhileDraining(t *testing.T) {
+	t.Parallel()
+
+	health := obs.NewHealth(zap.NewNop())
+	mux := http.NewServeMux()
+	health.Register(mux)
+	server, err := obs.Listen(t.Context(), "test", "127.0.0.1:0", mux, obs.Limits{}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		served <- obs.Serve(ctx, obs.Shutdown{Health: health, Drain: 2 * time.Second, Grace: 10 * time.Second}, server)
+	}()
+
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(t.Context(), "tcp", server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	reader := bufio.NewReader(conn)
+	ask := func() (status int, last bool) {
+		t.Helper()
+		if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatalf("no answer: %v", err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.StatusCode, response.Close
+	}
+	if status, last := ask(); status != http.StatusOK || last {
+		t.Fatalf("before: %d, last %t", status, last)
+	}
+	stop()
+	for !strings.HasPrefix(get(t, server, "/readyz"), "503 ") { // the drain has begun
+	}
+	if status, last := ask(); status != http.StatusOK || !last {
+		t.Errorf("while draining: %d, last %t", status, last)
 	}
 	if err := <-served; err != nil {
 		t.Errorf("Serve: %v", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -46,6 +47,8 @@ type Server struct {
 	listener net.Listener
 	http     *http.Server
 	log      *zap.Logger
+	// draining makes each answer the last one of its connection.
+	draining atomic.Bool
 }
 
 // Listen takes the address, so that a port in use is found before anything
@@ -57,15 +60,29 @@ func Listen(ctx context.Context, name, addr string, handler http.Handler, limits
 		return nil, fmt.Errorf("listen for %s: %w", name, err)
 	}
 	limits = limits.withDefaults()
-	return &Server{name: name, listener: listener, log: log, http: &http.Server{
-		Handler:           handler,
+	s := &Server{name: name, listener: listener, log: log}
+	s.http = &http.Server{
+		Handler:           s.lastWhenDraining(handler),
 		ReadHeaderTimeout: limits.Header,
 		ReadTimeout:       limits.Body,
 		WriteTimeout:      limits.Write,
 		IdleTimeout:       limits.Idle,
 		MaxHeaderBytes:    limits.HeaderBytes,
 		ErrorLog:          errorLog(log, name),
-	}}, nil
+	}
+	return s, nil
+}
+
+// lastWhenDraining sends clients elsewhere with the answer they get. Go's
+// SetKeepAlivesEnabled would also close the idle connections at once, and so
+// the one on which a call is just being sent.
+func (s *Server) lastWhenDraining(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // Addr is where the server listens.
@@ -121,7 +138,7 @@ func (stop Shutdown) run(ctx context.Context, servers []*Server) error {
 		stop.Health.Stop("shutting down")
 	}
 	for _, s := range servers {
-		s.http.SetKeepAlivesEnabled(false) // the next answer sends its client elsewhere
+		s.draining.Store(true)
 	}
 	if stop.Drain > 0 {
 		<-time.After(stop.Drain)
